@@ -37,9 +37,9 @@ from analysis.report.files import PICTURES, table_page, write_figure, write_pict
 from analysis.report.page import escape, write
 from analysis.report.table_picture import table_picture, text_table_picture
 from analysis.report.trials import trials
-from analysis.reproduce.joined import Joined, joined
-from analysis.reproduce.made import is_made, load_made
-from analysis.runs import Paths, Run, load_all
+from analysis.reproduce.folder import is_made, load_made
+from analysis.reproduce.joint_table import Joined, joined
+from analysis.runs import Paths, Run, load_runs
 from analysis.runs.conditions import means, named, show
 from analysis.tables.effects import effects_recorded, effects_table
 from analysis.tables.table import Table
@@ -149,7 +149,7 @@ def load(run: Paths) -> Loaded | Joined:
     listed = [run] if isinstance(run, (str, os.PathLike)) else list(run)
     remade = [one for one in listed if not isinstance(one, Run) and is_made(given(one))]
     if not remade:
-        return Loaded(load_all(run))
+        return Loaded(load_runs(run))
     if len(remade) < len(listed):
         raise UserError(f"{remade[0]} is a table of a paper made again. Give such tables alone, or runs alone.")
     return joined([load_made(one) for one in remade])

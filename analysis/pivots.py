@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.runs import Paths, Run, load_all, names
+from analysis.runs import Paths, Run, load_runs, run_names
 from analysis.tables.cells import Cells, cells
 from analysis.tables.differences import Values, notes_under_conditions, under_conditions
 from analysis.tables.pivot import FIELDS, LOOKS, METHOD, METRIC, Marks, Pivot, pivot, printed, to_csv, to_json
@@ -111,7 +111,7 @@ def pivots(
 
     Raises `UserError` for a folder that is no run, an unknown metric or parameter, and where a varied condition is
     neither in `by` nor chosen."""
-    return of_runs(load_all(runs), metrics, by, variants, where, brackets, readout)
+    return of_runs(load_runs(runs), metrics, by, variants, where, brackets, readout)
 
 
 def of_runs(
@@ -137,7 +137,7 @@ def of_runs(
     missing = [m for m in asked if not any(cell.values(m) for cell in found.cells)]
     if missing:
         raise UserError(
-            f"{' and '.join(missing)} was not measured in {', '.join(names(loaded))}. Choose another --metric."
+            f"{' and '.join(missing)} was not measured in {', '.join(run_names(loaded))}. Choose another --metric."
         )
     return Pivots(found, [pivot(found, metric, brackets, readout) for metric in asked])
 

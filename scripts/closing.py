@@ -12,14 +12,14 @@ from pathlib import Path
 
 import yaml
 
-from analysis.runs import load
+from analysis.runs import load_run
 from search_spaces import run_folder
 
 
 def main(search: Path, final: Path) -> None:
     exported = yaml.safe_load((search / "best.yaml").read_text(encoding="utf-8"))
     best = ", ".join(f"{key} {exported['parameters'][key]:.4g}" for key in exported["searched"])
-    reached = list(load(final).over_seeds("global_accuracy").values())
+    reached = list(load_run(final).over_seeds("global_accuracy").values())
     model = next((final / run_folder.TRIALS).glob("*/model-*.json"))
     card = json.loads(model.read_text(encoding="utf-8"))
     print(f"Report          {search / run_folder.REPORT}")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.runs import load
+from analysis.runs import load_run
 from analysis.stats import Paired, holm, paired
 from analysis.tables.compare import seed_values
 from search_spaces.errors import Shown, UserError, sentence
@@ -244,7 +244,7 @@ def tested(orderings: Sequence[Ordering], runs: Path, prefix: str) -> list[tuple
                 fix="Make them with scripts/results.sh.",
             )
         )
-    loaded = {name: load(runs / name) for name in named}
+    loaded = {name: load_run(runs / name) for name in named}
 
     def values(side: Side) -> dict[int, float]:
         return seed_values(loaded[f"{prefix}{side.run}"], side.metric)

@@ -39,7 +39,7 @@ from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN
 from analysis.reproduce import declaration
 from analysis.reproduce.claims import Decided, decide
 from analysis.reproduce.declaration import Place, Reproduction, known
-from analysis.reproduce.made import Made, Record, Setting, load_made
+from analysis.reproduce.folder import Made, ReproductionRecord, Setting, load_made
 from analysis.reproduce.tables import (
     NOT_EXPLAINED,
     Number,
@@ -220,7 +220,7 @@ def made_of(sheet: Sheet, lines: Mapping[Key, Line]) -> Recorded:
             paper = Setting(dataset, model, clients, int(line["paper_rounds"]), one.seeds)
     symbols = {key: registry.declared(one.rows[0].method)[key].symbol or key for key in one.columns}
     runs: Any = {(row, place): None for row, place, _ in numbers}
-    return Recorded(Path(name), Record(name, "paper", here, paper, symbols), one, runs, numbers)
+    return Recorded(Path(name), ReproductionRecord(name, "paper", here, paper, symbols), one, runs, numbers)
 
 
 def page(lines: Mapping[Key, Line]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from analysis import style
-from analysis.auto.leaderboard import Row, expected_best
+from analysis.auto.leaderboard import LeaderboardRow, expected_best
 from analysis.labels import Labels
 from search_spaces.metrics import METRICS
 
@@ -21,10 +21,10 @@ class AutoFigure:
     #: Its name in a report's navigation.
     link: str
     read: tuple[str, str]
-    draw: Callable[[Sequence[Row], str], go.Figure]
+    draw: Callable[[Sequence[LeaderboardRow], str], go.Figure]
 
 
-def _leaderboard(listed: Sequence[Row], metric: str) -> go.Figure:
+def _leaderboard(listed: Sequence[LeaderboardRow], metric: str) -> go.Figure:
     """A row per method, the leader on top: every fresh seed as a dot, the mean with its interval as a bar."""
     labels = Labels()
     scale = labels.scale(metric)
@@ -58,7 +58,7 @@ def _leaderboard(listed: Sequence[Row], metric: str) -> go.Figure:
     return style.panels(figure, [""], columns=1, height=90 + 44 * len(rows), left=110)
 
 
-def _budget(listed: Sequence[Row], metric: str) -> go.Figure:
+def _budget(listed: Sequence[LeaderboardRow], metric: str) -> go.Figure:
     """What the search spent on each method, in seed-rounds and in seconds."""
     figure = go.Figure()
     methods = [row.method for row in reversed(listed)]
@@ -79,7 +79,7 @@ def _budget(listed: Sequence[Row], metric: str) -> go.Figure:
     return style.panels(figure, titles, columns=2, height=90 + 34 * len(methods), left=110)
 
 
-def _expected(listed: Sequence[Row], metric: str) -> go.Figure:
+def _expected(listed: Sequence[LeaderboardRow], metric: str) -> go.Figure:
     """By method, the expected best after k trials."""
     labels = Labels()
     sign = 1.0 if METRICS[metric].direction == "maximize" else -1.0

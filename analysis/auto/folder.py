@@ -9,10 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.auto import leaderboard, request
-from analysis.auto.leaderboard import Row
-from analysis.runs import Paths, Run
-from analysis.runs import load as load_run
+from analysis.auto import request
+from analysis.auto.leaderboard import LeaderboardRow, leaderboard_rows, leaderboard_table
+from analysis.runs import Paths, Run, load_run
 from analysis.runs.plain import check_plain_parts
 from analysis.tables.table import Table
 from search_spaces import files, run_folder
@@ -55,9 +54,9 @@ class Auto:
         return {item["name"]: item["why"] for item in self.record["excluded"]}
 
     @cached_property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[LeaderboardRow]:
         """The leaderboard, the leader first."""
-        return leaderboard.rows(self.searches, self.fresh, self.metric, int(self.record["fresh"]))
+        return leaderboard_rows(self.searches, self.fresh, self.metric, int(self.record["fresh"]))
 
     @property
     def leader(self) -> str | None:
@@ -66,8 +65,8 @@ class Auto:
 
     @property
     def leaderboard(self) -> pd.DataFrame:
-        """The leaderboard, a row per method with the leader first: the fields of `analysis.auto.Row`, the number of
-        fresh `seeds`, and the best `configuration` as text."""
+        """The leaderboard, a row per method with the leader first: the fields of `analysis.auto.LeaderboardRow`, the
+        number of fresh `seeds`, and the best `configuration` as text."""
         import pandas as pd
 
         return pd.DataFrame([row.record() for row in self.rows])
@@ -128,7 +127,7 @@ class Auto:
     def table(self) -> Table:
         """The leaderboard for the terminal and the report."""
         notes = [f"{name} was left out: {why}." for name, why in self.excluded.items()]
-        return leaderboard.table(self.rows, self.metric, notes, required=bool(self.record["require"]))
+        return leaderboard_table(self.rows, self.metric, notes, required=bool(self.record["require"]))
 
 
 def explained(auto: Auto) -> list[str]:

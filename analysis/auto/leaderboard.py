@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from analysis.runs import Run
-from analysis.runs.rounds import count, total
+from analysis.runs.rounds import count_lines, total_of
 from analysis.stats import holm, paired, summarise
 from analysis.tables.table import Column, Table
 from search_spaces.metrics import METRICS, is_unreached, twin
@@ -24,7 +24,7 @@ from search_spaces.requirements import violation
 
 
 @dataclass(frozen=True)
-class Row:
+class LeaderboardRow:
     """One method. Values are of the metric that was selected by, after the last round."""
 
     method: str
@@ -71,7 +71,9 @@ COLUMNS = ["method", "title", "trial", "search", "mean", "low", "high", "test", 
 COLUMNS += ["trials", "done", "stopped", "failed", "seed_rounds", "seconds", "bytes"]
 
 
-def rows(searches: Mapping[str, Run], fresh: Mapping[str, Run], metric: str, readings: int) -> list[Row]:
+def leaderboard_rows(
+    searches: Mapping[str, Run], fresh: Mapping[str, Run], metric: str, readings: int
+) -> list[LeaderboardRow]:
     """The leaderboard. readings: fresh seeds that every method with a best configuration is to have."""
     sign = 1.0 if METRICS[metric].direction == "maximize" else -1.0
     ends = {name: last_values(run) for name, run in searches.items()}
@@ -106,13 +108,13 @@ def _over(run: Run | None, readings: int) -> bool:
     return run is not None and sum(trial.state.is_finished() for trial in run.frozen) >= readings
 
 
-def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest: int, sign: float) -> Row:
+def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest: int, sign: float) -> LeaderboardRow:
     best = run.best
     values = {} if fresh is None else fresh.over_seeds(metric)
     over = summarise(list(values.values()))
     test = {} if fresh is None else fresh.over_seeds(twin(metric))
     outcomes = Counter(trial.state.name for trial in run.frozen)
-    return Row(
+    return LeaderboardRow(
         method=run.method,
         title=run.method_title,
         trial=best,
@@ -130,9 +132,9 @@ def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest
         done=outcomes["COMPLETE"],
         stopped=outcomes["PRUNED"],
         failed=outcomes["FAIL"],
-        seed_rounds=count(run.lines),
-        seconds=total(run.lines, "seconds"),
-        bytes=total(run.lines, "bytes_up") + total(run.lines, "bytes_down"),
+        seed_rounds=count_lines(run.lines),
+        seconds=total_of(run.lines, "seconds"),
+        bytes=total_of(run.lines, "bytes_up") + total_of(run.lines, "bytes_down"),
         expected=expected_best(ends, fewest, sign),
         ends=tuple(ends),
     )
@@ -161,7 +163,7 @@ def last_values(run: Run) -> list[float]:
     return [value for value in found if np.isfinite(value) and not is_unreached(value)]
 
 
-def _tested(order: Sequence[Row]) -> list[Row]:
+def _tested(order: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
     """The rows with the differences to the first one and corrected p-values."""
     leader, *others = order
     tests = [paired(leader.fresh, row.fresh) for row in others]
@@ -172,7 +174,9 @@ def _tested(order: Sequence[Row]) -> list[Row]:
     return [leader, *compared]
 
 
-def table(listed: Sequence[Row], metric: str, notes: Sequence[str] = (), *, required: bool = False) -> Table:
+def leaderboard_table(
+    listed: Sequence[LeaderboardRow], metric: str, notes: Sequence[str] = (), *, required: bool = False
+) -> Table:
     """The leaderboard as a table for the terminal, the report, CSV and JSON; accuracies are shown in per cent, and
     fractions in files."""
     from analysis.labels import Labels, unit_in_files

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.labels import PANEL, SHORTEST, Labels, cut, entry, number, shown
-from analysis.runs import Run, names
+from analysis.runs import Run, run_names
 from search_spaces.errors import UserError
 from search_spaces.metrics import twin
 
@@ -77,9 +77,9 @@ def options_axis(values: Sequence[object]) -> dict[str, Any]:
     return named_axis([shown(value) for value in values], [cut(number(value), room) for value in values])
 
 
-def room_of(names: int) -> int:
+def room_of(run_names: int) -> int:
     """Letters of each of so many names below a panel. Where all of them do not fit side by side, Plotly turns them."""
-    return max(SHORTEST, LETTERS // max(1, names))
+    return max(SHORTEST, LETTERS // max(1, run_names))
 
 
 def named_axis(places: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs:
     missing = [metric for metric in asked if metric not in have]
     if missing:
         raise UserError(
-            f"{' and '.join(missing)} was not measured in {', '.join(names(runs))}. Choose another --metric."
+            f"{' and '.join(missing)} was not measured in {', '.join(run_names(runs))}. Choose another --metric."
         )
 
 

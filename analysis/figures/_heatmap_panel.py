@@ -20,7 +20,7 @@ from analysis.figures._common import options_axis
 from analysis.labels import SHORTEST, Labels, cut, number, shown
 from search_spaces.parameter import Value
 
-Axis = dict[str, Any]
+AxisLayout = dict[str, Any]
 
 #: What stands in a cell without a value, by Optuna's state of its trial: a mark, and words for it.
 MARKS = {
@@ -40,7 +40,7 @@ NUMBERED = (12, 20)
 
 
 @dataclass(frozen=True)
-class Panel:
+class HeatmapPanel:
     """`part` holds the rows of one metric, with the columns that `heatmap.data` describes and values as displayed."""
 
     #: 1, 2, … in the order in which panels stand in the figure.
@@ -92,7 +92,7 @@ def cell_values(done: pd.DataFrame, xs: list[Any], ys: list[Any]) -> np.ndarray:
     return table.to_numpy(dtype=float)
 
 
-def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
+def draw_cells(figure: go.Figure, panel: HeatmapPanel) -> tuple[AxisLayout, AxisLayout]:
     """Adds the panel's cells, their numbers, hatches and marks, and the frame of the chosen one; returns what the two
     axes need. Cells stand at 0, 1, 2 …, so that lines can be drawn inside of them."""
     xs, ys = _order(panel.part["x"], panel.planned[0]), _order(panel.part["y"], panel.planned[1])
@@ -127,13 +127,13 @@ def draw_cells(figure: go.Figure, panel: Panel) -> tuple[Axis, Axis]:
     return _cells_axis(xs), _cells_axis(ys)
 
 
-def _trials(panel: Panel, xs: list[Any], ys: list[Any]) -> list[list[int | None]]:
+def _trials(panel: HeatmapPanel, xs: list[Any], ys: list[Any]) -> list[list[int | None]]:
     """The first completed trial of every cell."""
     first = panel.done.groupby(["y", "x"])["trial"].min().to_dict()
     return [[int(first[y, x]) if (y, x) in first else None for x in xs] for y in ys]
 
 
-def _cells_axis(values: Sequence[Any]) -> Axis:
+def _cells_axis(values: Sequence[Any]) -> AxisLayout:
     return {
         "tickmode": "array",
         "tickvals": list(range(len(values))),
@@ -145,7 +145,7 @@ def _cells_axis(values: Sequence[Any]) -> Axis:
     }
 
 
-def _numbers(panel: Panel, values: np.ndarray) -> go.Scatter:
+def _numbers(panel: HeatmapPanel, values: np.ndarray) -> go.Scatter:
     """The cells' numbers; Plotly's own are grey on mid-tones."""
     digits = 1 if np.nanmax(np.abs(values)) >= 10 else 3
     rows, columns = np.nonzero(~np.isnan(values))
@@ -178,7 +178,7 @@ def _hatch_lines(numbered: bool) -> list[tuple[float, float, float]]:
     return found
 
 
-def _hatch(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
+def _hatch(figure: go.Figure, panel: HeatmapPanel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
     """Diagonal lines over the cells that hold a configuration which cannot be told from the chosen one: one trace for
     bright cells and one for dark ones."""
     tied = panel.done[panel.done["tied"]]
@@ -206,7 +206,7 @@ def _hatch(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], y
         )
 
 
-def _marks(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
+def _marks(figure: go.Figure, panel: HeatmapPanel, values: np.ndarray, xs: list[Any], ys: list[Any]) -> None:
     """What became of the cells without a value: a mark in each."""
     states: dict[tuple[int, int], str] = {}
     trials: dict[tuple[int, int], int] = {}
@@ -238,7 +238,7 @@ def _marks(figure: go.Figure, panel: Panel, values: np.ndarray, xs: list[Any], y
         )
 
 
-def _frame(figure: go.Figure, panel: Panel, column: int, row: int) -> None:
+def _frame(figure: go.Figure, panel: HeatmapPanel, column: int, row: int) -> None:
     figure.add_shape(
         type="rect",
         x0=column - 0.5,
@@ -256,7 +256,7 @@ def _order(values: pd.Series, planned: Sequence[Value]) -> list[Any]:
     return sorted({*values.unique().tolist(), *planned}, key=lambda v: (isinstance(v, str), v))
 
 
-def draw_surface(figure: go.Figure, panel: Panel, *, interpolated: bool) -> tuple[Axis, Axis]:
+def draw_surface(figure: go.Figure, panel: HeatmapPanel, *, interpolated: bool) -> tuple[AxisLayout, AxisLayout]:
     """Adds the panel's surface (where `interpolated`) and its dots; returns what the two axes need."""
     labels, done = panel.labels, panel.done
     grid = _interpolate(done, (labels.log(panel.x), labels.log(panel.y))) if interpolated else None
@@ -283,7 +283,7 @@ def draw_surface(figure: go.Figure, panel: Panel, *, interpolated: bool) -> tupl
     return _surface_axis(labels, panel.x, panel.part["x"]), _surface_axis(labels, panel.y, panel.part["y"])
 
 
-def _stopped(panel: Panel) -> go.Scatter:
+def _stopped(panel: HeatmapPanel) -> go.Scatter:
     """A × per trial that was stopped early."""
     stopped = panel.part[panel.part["state"] == "PRUNED"]
     return go.Scatter(
@@ -299,7 +299,7 @@ def _stopped(panel: Panel) -> go.Scatter:
     )
 
 
-def _completed(panel: Panel, done: pd.DataFrame) -> go.Scatter:
+def _completed(panel: HeatmapPanel, done: pd.DataFrame) -> go.Scatter:
     """A dot per completed trial, in the colour of its value."""
     return go.Scatter(
         x=_plain(done["x"]),
@@ -319,7 +319,7 @@ def _completed(panel: Panel, done: pd.DataFrame) -> go.Scatter:
     )
 
 
-def _tied(panel: Panel, tied: pd.DataFrame) -> list[go.Scatter]:
+def _tied(panel: HeatmapPanel, tied: pd.DataFrame) -> list[go.Scatter]:
     """A square around every trial that cannot be told from the chosen one, with a bright rim: it may stand on any
     colour of the surface, or beside it on a dark page."""
     return [
@@ -336,7 +336,7 @@ def _tied(panel: Panel, tied: pd.DataFrame) -> list[go.Scatter]:
     ]
 
 
-def _chosen(panel: Panel, done: pd.DataFrame) -> go.Scatter:
+def _chosen(panel: HeatmapPanel, done: pd.DataFrame) -> go.Scatter:
     """The star of the chosen trial."""
     best = done[done["best"]]
     return go.Scatter(
@@ -350,7 +350,7 @@ def _chosen(panel: Panel, done: pd.DataFrame) -> go.Scatter:
     )
 
 
-def _surface_axis(labels: Labels, key: str, values: pd.Series) -> Axis:
+def _surface_axis(labels: Labels, key: str, values: pd.Series) -> AxisLayout:
     """An axis over all that was searched, so that unexplored corners show."""
     if not labels.numeric(key):
         return options_axis(labels.options(key))

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._sheets import Sheet, bare, height_of, place, sheet
+from analysis.figures._image_grid import ImageGrid, height_of, image_grid, place_grid, without_axes
 from analysis.labels import Labels, text
-from analysis.runs import Run, names
+from analysis.runs import Run, run_names
 from analysis.runs.images import read_arrays
 from search_spaces import run_folder
 
@@ -50,7 +50,7 @@ class _Found:
 
 
 def _found(runs: Sequence[Run]) -> Iterator[_Found]:
-    for name, run in zip(names(runs), runs, strict=True):
+    for name, run in zip(run_names(runs), runs, strict=True):
         arrays = read_arrays(run.path / run_folder.ATTACK, _LARGEST)
         try:
             one, other, psnr, label = (arrays[key] for key in ("original", "recovered", "psnr", "label"))
@@ -127,18 +127,18 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     style.panels(
         figure, titles, columns=1, height=max(heights), low=low, left=76, gap=70, note=drawing.note, least=least
     )
-    return bare(figure)
+    return without_axes(figure)
 
 
-def _panel(figure: go.Figure, panel: int, own: pd.DataFrame, columns: Sequence[str]) -> Sheet:
+def _panel(figure: go.Figure, panel: int, own: pd.DataFrame, columns: Sequence[str]) -> ImageGrid:
     """The images of one data set: originals first, then a column of each method."""
     numbers = sorted(set(own["image"]))
     held = {(i, c): (r, p) for i, c, r, p in own[["image", "column", "recovered", "psnr"]].itertuples(index=False)}
     first = own.drop_duplicates("image").set_index("image")
     tiles = [[first.loc[i, "original"], *(held.get((i, c), (None, 0))[0] for c in columns)] for i in numbers]
-    made = sheet(tiles, below=0.3)
+    made = image_grid(tiles, below=0.3)
     heads = ["original", *map(text, columns)]
-    place(figure, panel, made, "", heads, "", [f"class {first.loc[i, 'label']}" for i in numbers])
+    place_grid(figure, panel, made, "", heads, "", [f"class {first.loc[i, 'label']}" for i in numbers])
     half = 0.57 * first.iloc[0]["original"].shape[1]
     under = [
         (x, y + half, f"{held[i, c][1]:.1f}")

@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._sheets import bare, height_of, place, sheet
+from analysis.figures._image_grid import height_of, image_grid, place_grid, without_axes
 from analysis.labels import Labels
 from analysis.runs import Run
-from analysis.runs.images import of_run
+from analysis.runs.images import images_of_run
 from search_spaces.kept_images import LEAST, SOURCES, is_plane
 
 #: Classes in a row at most.
@@ -30,7 +30,7 @@ class Drawing:
 
 
 def needs(runs: Sequence[Run]) -> str | None:
-    found = of_run(runs[0])
+    found = images_of_run(runs[0])
     if found is not None and _rows(runs[0])[0]:
         return None
     return "Mean images need a run of a method with a generator of images, with --keep-images; there are none."
@@ -38,7 +38,7 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def _rows(run: Run) -> tuple[list[tuple[object, ...]], int, int, int]:
     """The table's rows of the last round that has generated images, and its trial, seed and round."""
-    found = of_run(run)
+    found = images_of_run(run)
     assert found is not None
     data = found.at(found.seed, None)
     for round_ in reversed(found.rounds[found.seed]):
@@ -72,10 +72,12 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     held = {(s, c): m for s, c, m in df[["source", "class", "mean"]].itertuples(index=False)}
     parts = [classes[i : i + ROW] for i in range(0, len(classes), ROW)]
     for panel, part in enumerate(parts, start=1):
-        made = sheet([[held.get((source, label)) for label in part] for source in sources])
-        place(figure, panel, made, "class", [str(c) for c in part], "", [_NAMES[s] for s in sources])
+        made = image_grid([[held.get((source, label)) for label in part] for source in sources])
+        place_grid(figure, panel, made, "class", [str(c) for c in part], "", [_NAMES[s] for s in sources])
     high, low = height_of(made, 860, most=340), height_of(made, 240)
-    return bare(style.panels(figure, [""] * len(parts), columns=1, height=high, low=low, left=110, note=drawing.note))
+    return without_axes(
+        style.panels(figure, [""] * len(parts), columns=1, height=high, low=low, left=110, note=drawing.note)
+    )
 
 
 FIGURE = Figure(

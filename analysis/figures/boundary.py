@@ -16,7 +16,7 @@ from analysis.figure import Figure
 from analysis.figures._common import sample
 from analysis.labels import Labels
 from analysis.runs import Run
-from analysis.runs.images import KeptImages, of_run
+from analysis.runs.images import KeptImages, images_of_run
 from search_spaces.kept_images import SOURCES, is_plane, plane_values
 
 #: Rounds drawn at most, and generated points of a class.
@@ -38,7 +38,7 @@ class Drawing:
 
 def _shown(run: Run) -> tuple[KeptImages, list[int]] | None:
     """A trial with planes, and rounds with them: the first, the last and some between."""
-    found = of_run(run)
+    found = images_of_run(run)
     if found is None or "data_points" not in found.at(found.seed, None):
         return None
     rounds = [r for r in sample(found.rounds[found.seed], LIMIT) if set(_BOUNDARIES) & set(found.at(found.seed, r))]

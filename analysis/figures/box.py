@@ -38,7 +38,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Panel:
+class BoxPanel:
     """Boxes side by side."""
 
     #: The parameter whose values the boxes are; None where each box is a parameter.
@@ -51,7 +51,7 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
-    panels: Sequence[Panel]
+    panels: Sequence[BoxPanel]
     metrics: Sequence[str]
     note: str
 
@@ -136,7 +136,7 @@ def _metrics(run: Run) -> list[str]:
     return [name for names in (GLOBAL, LOCAL) for name in [n for n in names if n in measured][:1]]
 
 
-def _panels(run: Run) -> list[Panel]:
+def _panels(run: Run) -> list[BoxPanel]:
     """One panel of all parameters where they were varied one at a time, otherwise one per parameter."""
     return _one_at_a_time(run) or _by_value(run)
 
@@ -145,7 +145,7 @@ def _completed(run: Run) -> list[FrozenTrial]:
     return [trial for trial in run.frozen if trial.state.name == "COMPLETE"]
 
 
-def _one_at_a_time(run: Run) -> list[Panel]:
+def _one_at_a_time(run: Run) -> list[BoxPanel]:
     """A box per parameter: the trials that differ from the declared defaults in nothing but it."""
     if not run.space.get("one_at_a_time"):
         return []
@@ -159,10 +159,10 @@ def _one_at_a_time(run: Run) -> list[Panel]:
         ]
         if len(alone) > 1:
             boxes.append(Box(key, key, alone))
-    return [Panel(None, boxes)] if boxes else []
+    return [BoxPanel(None, boxes)] if boxes else []
 
 
-def _by_value(run: Run) -> list[Panel]:
+def _by_value(run: Run) -> list[BoxPanel]:
     """A box per value, for every parameter whose trials all hold one of the values that were listed for it."""
     panels = []
     for item in run.searched:
@@ -174,7 +174,7 @@ def _by_value(run: Run) -> list[Panel]:
         boxes = [Box(key, value, [t.number for t in holding if t.params[key] == value]) for value in values]
         boxes = [one for one in boxes if one.trials]
         if boxes and sum(len(one.trials) for one in boxes) == len(holding):
-            panels.append(Panel(key, boxes))
+            panels.append(BoxPanel(key, boxes))
     return panels
 
 

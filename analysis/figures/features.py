@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from analysis import style
 from analysis.figure import Figure
 from analysis.labels import Labels, text
-from analysis.runs import Run, names
-from analysis.runs.images import Arrays, of_trial
+from analysis.runs import Run, run_names
+from analysis.runs.images import Arrays, images_of_trial
 from search_spaces.kept_images import FEATURES, FIXED
 
 #: Panels drawn at most, generated points of a class, and classes: as many as there are colours.
@@ -27,7 +27,7 @@ COLUMNS = ["panel", "source", "class", "x", "y"]
 
 
 @dataclass(frozen=True)
-class Panel:
+class FeaturesPanel:
     """One trial after one round: of which run, what it searched, the shares of variance of the two axes, and what was
     kept."""
 
@@ -48,19 +48,19 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
-    panels: Sequence[Panel]
+    panels: Sequence[FeaturesPanel]
     note: str
 
 
-def _panels(runs: Sequence[Run]) -> Iterator[Panel]:
+def _panels(runs: Sequence[Run]) -> Iterator[FeaturesPanel]:
     """Trials with features, each after the last round that has them."""
-    for name, run in zip(names(runs), runs, strict=True):
+    for name, run in zip(run_names(runs), runs, strict=True):
         for trial in run.frozen:
-            found = of_trial(run, trial.number)
+            found = images_of_trial(run, trial.number)
             for round_ in reversed(found.rounds[found.seed] if found.rounds else ()):
                 arrays = found.at(found.seed, round_)
                 if FEATURES in arrays:
-                    yield Panel(name, trial.number, trial.params, round_, arrays)
+                    yield FeaturesPanel(name, trial.number, trial.params, round_, arrays)
                     break
 
 
@@ -89,7 +89,7 @@ def _points(panel: int, source: str, labels: NDArray[np.int64], points: NDArray[
     return pd.DataFrame({"panel": panel, "source": source, "class": labels[shown], "x": x, "y": y}, columns=COLUMNS)
 
 
-def _note(every: Sequence[Panel]) -> str:
+def _note(every: Sequence[FeaturesPanel]) -> str:
     rounds = {panel.round for panel in every}
     note = f"After round {min(rounds)}." if len(rounds) == 1 else "After the last round of each trial."
     if any(len(panel.arrays[FEATURES]) > CLASSES for panel in every):
@@ -112,7 +112,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     )
 
 
-def _titles(panels: Sequence[Panel], labels: Labels) -> list[str]:
+def _titles(panels: Sequence[FeaturesPanel], labels: Labels) -> list[str]:
     """What panels are called by: the run where there are several, and the parameters in which they differ."""
     several = len({panel.run for panel in panels}) > 1
     keys = [key for key in panels[0].params if len({str(panel.params.get(key)) for panel in panels}) > 1]

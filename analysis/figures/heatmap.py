@@ -14,7 +14,7 @@ from analysis import style
 from analysis.estimate import configuration
 from analysis.figure import Figure
 from analysis.figures._common import metric_rows, two_keys
-from analysis.figures._heatmap_panel import MARKS, PLANNED, Panel, draw_cells, draw_surface
+from analysis.figures._heatmap_panel import MARKS, PLANNED, HeatmapPanel, draw_cells, draw_surface
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.parameter import Value
@@ -170,7 +170,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         titles.append(labels.metric(name, split=True) + (" · selected on" if name in labels.selected else ""))
         if drawing.noise is not None and name in labels.selected:
             titles[-1] += f" · one seed: ± {drawing.noise * labels.scale(name):.2g}"
-        panel = Panel(n, part.assign(value=part["value"] * labels.scale(name)), labels, x, y, drawing.planned)
+        panel = HeatmapPanel(n, part.assign(value=part["value"] * labels.scale(name)), labels, x, y, drawing.planned)
         style.colour_axis(figure, n, *panel.ends)
         kinds = (
             draw_cells(figure, panel) if mode == "grid" else draw_surface(figure, panel, interpolated=mode == "surface")

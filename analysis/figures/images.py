@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import sample
-from analysis.figures._sheets import bare, height_of, place, sheet
+from analysis.figures._image_grid import height_of, image_grid, place_grid, without_axes
 from analysis.labels import Labels
 from analysis.runs import Run
-from analysis.runs.images import Arrays, KeptImages, of_run
+from analysis.runs.images import Arrays, KeptImages, images_of_run
 from search_spaces.kept_images import SOURCES, is_plane
 
 #: Rounds drawn at most.
@@ -40,7 +40,7 @@ class Drawing:
 
 def _shown(run: Run) -> tuple[KeptImages, list[int]] | None:
     """A trial with images of a generator, and rounds with them."""
-    found = of_run(run)
+    found = images_of_run(run)
     if found is None:
         return None
     rounds = [r for r in sample(found.rounds[found.seed], LIMIT) if _sources(found, r)]
@@ -106,14 +106,16 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         columns = sorted(set(zip(own["round"], own["place"], strict=True)))
         classes = sorted(set(own["class"]))
         held = {(c, r, k): i for c, r, k, i in own[["class", "round", "place", "image"]].itertuples(index=False)}
-        made = sheet([[held.get((label, r, k)) for r, k in columns] for label in classes])
+        made = image_grid([[held.get((label, r, k)) for r, k in columns] for label in classes])
         of_data = source == "data"
         ticks = ["" if of_data or k else str(r) for r, k in columns]
         title = "test images" if of_data else "round"
-        place(figure, panel, made, title, ticks, "class", [str(label) for label in classes])
+        place_grid(figure, panel, made, title, ticks, "class", [str(label) for label in classes])
         titles.append(_NAMES[source])
         heights.append(height_of(made, _WIDTHS[len(sources)]))
-    return bare(style.panels(figure, titles, columns=len(sources), height=max(heights), left=52, note=drawing.note))
+    return without_axes(
+        style.panels(figure, titles, columns=len(sources), height=max(heights), left=52, note=drawing.note)
+    )
 
 
 FIGURE = Figure(

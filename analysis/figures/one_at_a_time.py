@@ -13,7 +13,7 @@ from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
 from analysis.labels import Labels, number
-from analysis.runs import Run, names
+from analysis.runs import Run, run_names
 from analysis.stats import summarise
 
 #: Lines in one panel at most.
@@ -47,7 +47,7 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
 
     Raises `UserError` where one of the `metrics` was not measured."""
     several = [str(run.value("dataset")) for run in runs]
-    of = [""] if len(runs) == 1 else several if len(set(several)) == len(runs) else names(runs)
+    of = [""] if len(runs) == 1 else several if len(set(several)) == len(runs) else run_names(runs)
     lines_of = [_lines(run) for run in runs]
     panels: list[tuple[str, str, tuple[str, ...]]] = []
     rows = []

@@ -44,7 +44,7 @@ CLOSEST = 0.08
 
 
 @dataclass(frozen=True)
-class Axis:
+class ParallelAxis:
     """One axis, of height 1."""
 
     title: str
@@ -125,28 +125,28 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     return figure
 
 
-def _parameter(values: pd.Series, key: str, labels: Labels) -> Axis:
+def _parameter(values: pd.Series, key: str, labels: Labels) -> ParallelAxis:
     title = labels.stacked(key, ABOVE)
     if not labels.numeric(key) or values.map(type).isin([str, bool]).any():
         return _of_options(title, values, labels.options(key))
     return _of_numbers(title, values, labels.log(key))
 
 
-def _metric(values: pd.Series, name: str, labels: Labels) -> Axis:
+def _metric(values: pd.Series, name: str, labels: Labels) -> ParallelAxis:
     title = labels.metric(name, split=True).replace(", ", ",<br>")
     return _of_numbers(title, values * labels.scale(name), log=False)
 
 
-def _of_options(title: str, values: pd.Series, declared: Sequence[str]) -> Axis:
+def _of_options(title: str, values: pd.Series, declared: Sequence[str]) -> ParallelAxis:
     """Evenly spaced options, in the order of their declaration."""
     present = {number(v) for v in values}
     options = [o for o in declared if o in present] + sorted(present - set(declared))
     at = {o: (i / (len(options) - 1) if len(options) > 1 else 0.5) for i, o in enumerate(options)}
     ticks = [(height, cut(option, BESIDE), text(option)) for option, height in at.items()]
-    return Axis(title, {row: at[number(v)] for row, v in values.items()}, ticks)
+    return ParallelAxis(title, {row: at[number(v)] for row, v in values.items()}, ticks)
 
 
-def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
+def _of_numbers(title: str, values: pd.Series, log: bool) -> ParallelAxis:
     """From the smallest value to the largest; ticks at the values where they are few and far enough apart to be
     read."""
     # A diverged or damaged trial may have a number so large that differences and per cent of it are infinite.
@@ -158,10 +158,10 @@ def _of_numbers(title: str, values: pd.Series, log: bool) -> Axis:
     stops = distinct if len(distinct) <= 8 and apart else np.linspace(low, high, 5)
     shown = [(float((s - low) / span), style.tick_text(float(f"{10**s if log else s:.3g}"))) for s in stops]
     ticks = [(height, tick, tick) for height, tick in shown]
-    return Axis(title, {row: float((v - low) / span) for row, v in raw.items()}, ticks)
+    return ParallelAxis(title, {row: float((v - low) / span) for row, v in raw.items()}, ticks)
 
 
-def _others(df: pd.DataFrame, axes: Sequence[Axis], objective: np.ndarray) -> list[go.Scatter]:
+def _others(df: pd.DataFrame, axes: Sequence[ParallelAxis], objective: np.ndarray) -> list[go.Scatter]:
     """All trials but the chosen one, one trace per colour: a trace per trial would make the page slow."""
     span = np.ptp(objective) or 1.0
     bins = np.minimum((BINS * (objective - objective.min()) / span).astype(int), BINS - 1)
@@ -192,7 +192,7 @@ def _others(df: pd.DataFrame, axes: Sequence[Axis], objective: np.ndarray) -> li
     return found
 
 
-def _chosen(best: pd.DataFrame, axes: Sequence[Axis]) -> go.Scatter:
+def _chosen(best: pd.DataFrame, axes: Sequence[ParallelAxis]) -> go.Scatter:
     return go.Scatter(
         x=list(range(len(axes))),
         y=[axis.heights[best.index[0]] for axis in axes],
@@ -211,7 +211,7 @@ def _line(position: int) -> dict[str, Any]:
     return {"type": "line", "x0": position, "x1": position, "y0": 0, "y1": 1, "line": line, "layer": "below"}
 
 
-def _ticks(position: int, axis: Axis) -> list[dict[str, Any]]:
+def _ticks(position: int, axis: ParallelAxis) -> list[dict[str, Any]]:
     """What is written beside an axis."""
     return [
         {

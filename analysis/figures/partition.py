@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.labels import Labels, number, text
-from analysis.runs import Run, names
+from analysis.runs import Run, run_names
 
 #: Clients drawn at most, and panels.
 LIMIT, PANELS = 100, 12
@@ -22,7 +22,7 @@ KEYS = ("dataset", "partition", "omega", "classes_per_client", "clients", "valid
 
 
 @dataclass(frozen=True)
-class Panel:
+class PartitionPanel:
     """One partition: of which run and trial, how many clients and classes, and its settings of `KEYS`."""
 
     run: str
@@ -37,7 +37,7 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
-    panels: Sequence[Panel]
+    panels: Sequence[PartitionPanel]
     note: str
 
 
@@ -49,10 +49,10 @@ def _trial(run: Run) -> int | None:
     return None
 
 
-def _panels(runs: Sequence[Run]) -> Iterator[Panel]:
+def _panels(runs: Sequence[Run]) -> Iterator[PartitionPanel]:
     """The partition of every run under each of its conditions; the same one once."""
     seen: list[np.ndarray] = []
-    for name, run in zip(names(runs), runs, strict=True):
+    for name, run in zip(run_names(runs), runs, strict=True):
         for part in [run.within(condition) for condition in run.conditions] if run.crossed else [run]:
             number = _trial(part)
             if number is None:
@@ -62,7 +62,7 @@ def _panels(runs: Sequence[Run]) -> Iterator[Panel]:
             if not any(np.array_equal(counts, other) for other in seen):
                 seen.append(counts)
                 settings = {key: config[key] for key in KEYS if key in config}
-                yield Panel(name, number, min(stored), counts, settings)
+                yield PartitionPanel(name, number, min(stored), counts, settings)
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -83,7 +83,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     return Drawing(pd.concat(tables, ignore_index=True), panels, _note(every))
 
 
-def _note(every: Sequence[Panel]) -> str:
+def _note(every: Sequence[PartitionPanel]) -> str:
     first = every[0]
     if len(every) == 1:
         sizes = first.counts.sum(axis=1)
@@ -144,7 +144,7 @@ def _bubbles(own: pd.DataFrame, scale: float, panel: int) -> go.Scatter:
     )
 
 
-def _titles(panels: Sequence[Panel], labels: Labels) -> list[str]:
+def _titles(panels: Sequence[PartitionPanel], labels: Labels) -> list[str]:
     """What sets each panel apart: the settings in which they differ, else the run."""
     if len(panels) == 1:
         return [""]

@@ -14,7 +14,7 @@ from analysis.figure import Figure
 from analysis.figures import factor
 from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
 from analysis.labels import Labels, entry, text
-from analysis.runs import Run, names
+from analysis.runs import Run, run_names
 from analysis.runs.rounds import read_rounds
 from analysis.tables.cells import Cell, Cells, condition_label, under
 
@@ -33,7 +33,9 @@ class Drawing:
 
 
 def needs(runs: Sequence[Run]) -> str | None:
-    empty = [n for n, r in zip(names(runs), runs, strict=True) if not any(t.state.name == "COMPLETE" for t in r.frozen)]
+    empty = [
+        n for n, r in zip(run_names(runs), runs, strict=True) if not any(t.state.name == "COMPLETE" for t in r.frozen)
+    ]
     if empty:
         have = "has" if len(empty) == 1 else "have"
         return f"Curves over rounds need a completed trial in every run; {', '.join(empty)} {have} none."

@@ -44,7 +44,7 @@ OTHER_DATA, UNTRIED = "not comparable: other data set", "not tried in this run"
 
 
 @dataclass(frozen=True)
-class Condition:
+class Bound:
     """`omega=0.1` or `alpha<1.25`."""
 
     key: str
@@ -68,7 +68,7 @@ class Published:
     table: str
     method: str
     dataset: str
-    settings: tuple[Condition, ...]
+    settings: tuple[Bound, ...]
     metric: str
     readout: str
     mean: float
@@ -136,17 +136,17 @@ def _line(row: dict[str, str]) -> Published:
     )
 
 
-def _condition(text: str) -> Condition:
+def _condition(text: str) -> Bound:
     found = re.fullmatch(r"(\w+)(<=|>=|<|>|=)(.+)", text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no condition such as omega=0.1")
     key, sign, raw = found.groups()
     if raw in ("true", "false"):
-        return Condition(key, sign, raw == "true")
+        return Bound(key, sign, raw == "true")
     try:
-        return Condition(key, sign, float(raw))
+        return Bound(key, sign, float(raw))
     except ValueError:
-        return Condition(key, sign, raw)
+        return Bound(key, sign, raw)
 
 
 def same_dataset(a: str, b: str) -> bool:

@@ -26,7 +26,7 @@ _GAP, _MARGIN, _LINE, _TEXT, _TITLE = 12, 20, 22, 14, 17
 
 
 @dataclass(frozen=True)
-class Pair:
+class RebuiltImage:
     """A client's image and what was rebuilt of it, both `(ch, H, W)` in [0, 1], and their PSNR in dB."""
 
     original: np.ndarray
@@ -36,7 +36,7 @@ class Pair:
     caption: str
 
 
-def grid(pairs: Sequence[Pair], title: str) -> Image:
+def attack_picture(pairs: Sequence[RebuiltImage], title: str) -> Image:
     """Originals above, reconstructions below, the PSNR under each."""
     from PIL import Image, ImageDraw
 
@@ -66,12 +66,12 @@ def grid(pairs: Sequence[Pair], title: str) -> Image:
     return sheet
 
 
-def write_png(pairs: Sequence[Pair], title: str, path: Path) -> Path:
-    """The grid as a file, whole or not at all. Raises `UserError` where that is not possible."""
-    return write(path, _png(grid(pairs, title)))
+def write_png(pairs: Sequence[RebuiltImage], title: str, path: Path) -> Path:
+    """The picture as a file, whole or not at all. Raises `UserError` where that is not possible."""
+    return write(path, _png(attack_picture(pairs, title)))
 
 
-def write_page(pairs: Sequence[Pair], title: str, facts: Sequence[tuple[str, str]], path: Path) -> Path:
+def write_page(pairs: Sequence[RebuiltImage], title: str, facts: Sequence[tuple[str, str]], path: Path) -> Path:
     """The pictures and the `facts` about the attack as one page that needs no network."""
     page = Page(title)
     page.add(f"<h1>{escape(title)}</h1>")

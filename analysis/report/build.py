@@ -19,7 +19,7 @@ from analysis.report.page import Page, command, definition, escape, write
 from analysis.report.terms import explained
 from analysis.report.trials import details, trials_html, trials_table
 from analysis.report.winner_card import no_result_card, winner_card
-from analysis.runs import Paths, Run, load_all, names
+from analysis.runs import Paths, Run, load_runs, run_names
 from analysis.runs.study import no_collection
 from search_spaces import run_folder
 from search_spaces.files import shown
@@ -47,7 +47,7 @@ def build(
     with no_collection():
         if (auto := load_one(run)) is not None:
             return _build_auto(auto, output, anonymous, tell)
-        runs = load_all(run)
+        runs = load_runs(run)
         target = (
             Path(output)
             if output is not None
@@ -81,16 +81,16 @@ def _build_auto(auto: Auto, output: str | os.PathLike[str] | None, anonymous: bo
 
 def document(runs: Sequence[Run], tell: Tell = lambda doing: None) -> str:
     """The report's HTML."""
-    page = Page(f"{names(runs)[0]} · fedtune" if len(runs) == 1 else f"{len(runs)} runs · fedtune")
+    page = Page(f"{run_names(runs)[0]} · fedtune" if len(runs) == 1 else f"{len(runs)} runs · fedtune")
     if len(runs) > 1:
         tell("comparing the runs")
         side_by_side(page, runs)
-    for i, (run, name) in enumerate(zip(runs, names(runs), strict=True)):
+    for i, (run, name) in enumerate(zip(runs, run_names(runs), strict=True)):
         _run(page, run, name, "" if len(runs) == 1 else f"r{i + 1}-", tell)
     tell("writing the page")
     versions = runs[0].provenance.get("versions") or {}
     return page.html(
-        f"Made by fedtune {versions.get('fedtune', '')} from {', '.join(names(runs))}. This page needs no network."
+        f"Made by fedtune {versions.get('fedtune', '')} from {', '.join(run_names(runs))}. This page needs no network."
     )
 
 

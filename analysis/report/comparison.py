@@ -15,7 +15,7 @@ from analysis.figures._common import shared_metrics
 from analysis.labels import Labels
 from analysis.report.page import Page, escape, write
 from analysis.report.terms import KEYS, explained
-from analysis.runs import Run, names
+from analysis.runs import Run, run_names
 from analysis.tables.cells import Cells, cells, varied
 from analysis.tables.compare import Comparison, compare
 from analysis.tables.differences import notes_under_conditions
@@ -39,7 +39,7 @@ def side_by_side(page: Page, runs: Sequence[Run]) -> None:
 def write_page(found: Cells, tables: Sequence[Pivot], output: str | os.PathLike[str]) -> Path:
     """Writes one offline page with the figures and the tables of these cells; returns its path."""
     page = Page(TITLE)
-    page.add(f'<h1>{TITLE}</h1><p class="lead">{escape(", ".join(names(found.runs)))}</p>')
+    page.add(f'<h1>{TITLE}</h1><p class="lead">{escape(", ".join(run_names(found.runs)))}</p>')
     _add_conditions(page, found, tables)
     _add_attack(page, found.runs)
     return write(Path(output), page.html())
@@ -71,14 +71,14 @@ def _under_conditions(page: Page, runs: Sequence[Run]) -> None:
     metrics = shared_metrics(runs)
     try:
         if not metrics:
-            raise UserError(f"{', '.join(names(runs))} have no metric that each of them measured.")
+            raise UserError(f"{', '.join(run_names(runs))} have no metric that each of them measured.")
         found = cells(runs, factor.conditions(runs), factor.variants(runs))
     except UserError as error:
         why = "".join(f"<p>{escape(problem)}</p>" for problem in error.problems)
         page.card("factor", factor.FIGURE.title, why, "Conditions")
         return
     there = {cell.run for cell in found.cells}
-    if missing := [name for name in names(runs) if name not in there]:
+    if missing := [name for name in run_names(runs) if name not in there]:
         has = "has" if len(missing) == 1 else "have"
         page.add(f'<p class="notice">{escape(", ".join(missing))} {has} no completed trial yet.</p>')
     _add_conditions(page, found, [pivot(found, metric) for metric in metrics])
@@ -87,7 +87,7 @@ def _under_conditions(page: Page, runs: Sequence[Run]) -> None:
 def write_figure(comparison: Comparison, output: str | os.PathLike[str]) -> Path:
     """Writes one offline page with the runs' curves and below them the table of `comparison`; returns its path."""
     page = Page("Runs side by side")
-    page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(names(comparison.runs)))}</p>')
+    page.add(f'<h1>Runs side by side</h1><p class="lead">{escape(", ".join(run_names(comparison.runs)))}</p>')
     _curves(page, comparison.runs, "Curves", comparison.metrics)
     _numbers(page, comparison)
     _add_attack(page, comparison.runs)

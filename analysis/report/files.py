@@ -14,7 +14,7 @@ from analysis.labels import Labels
 from analysis.report.page import Page, escape, write
 from analysis.report.terms import explained, mentioned
 from analysis.report.trials import trials
-from analysis.runs import Paths, load_all
+from analysis.runs import Paths, load_runs
 from search_spaces.errors import UserError, sentence
 from search_spaces.files import cannot_write
 from search_spaces.leftovers import temporary_folder
@@ -42,7 +42,7 @@ def write_tables(run: Paths, kind: str) -> list[Path]:
     if (auto := load_one(run)) is not None:
         tables.append((auto.path / "leaderboard", auto.table()))
         run = list(auto.searches.values())
-    tables += [(one.path / "trials", trials(one)) for one in load_all(run)]
+    tables += [(one.path / "trials", trials(one)) for one in load_runs(run)]
     for place, table in tables:
         suffix, content = (".csv", table.csv()) if kind == "csv" else (".tex", table.latex())
         found.append(write(place.with_suffix(suffix), content))
@@ -63,7 +63,7 @@ def write_images(run: Paths, kind: str) -> list[Path]:
     written: list[Path] = []
     if (auto := load_one(run)) is not None:
         run = list(auto.searches.values())
-    for one in load_all(run):
+    for one in load_runs(run):
         labels = Labels.of([one])
         made = [(n, f.draw([one], labels)) for n, f in figures().items() if not f.many and f.drawable(one)]
         folder = one.path / "figures"

@@ -29,7 +29,7 @@ from analysis.labels import PERCENT, number
 from analysis.published.papers import Published
 from analysis.published.verdict import AGREES, DISAGREES, LEVEL, UNKNOWN
 from analysis.reproduce.declaration import Claim, Place, Side
-from analysis.reproduce.made import Made
+from analysis.reproduce.folder import Made
 from analysis.runs import Run
 from analysis.stats import holm, limit_p, paired
 from search_spaces.metrics import METRICS
@@ -41,7 +41,7 @@ NOT_RUN, NO_RESULT = "not run", "no result"
 
 
 @dataclass(frozen=True)
-class Line:
+class ClaimTest:
     """One comparison behind a sentence. `difference` (ahead minus behind, as recorded) is above 0 where the paper's
     side is better, whatever the direction of the metric."""
 
@@ -73,7 +73,7 @@ class Decided:
     #: The verdict, and on what other data or after how many rounds.
     told: str
     why: str
-    lines: Sequence[Line]
+    lines: Sequence[ClaimTest]
 
 
 def decide(made: Made) -> list[Decided]:
@@ -82,7 +82,7 @@ def decide(made: Made) -> list[Decided]:
     return [kinds[claim.kind](made, claim) for claim in made.reproduction.claims]
 
 
-def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[Line]) -> Decided:
+def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[ClaimTest]) -> Decided:
     where = ""
     if verdict in (AGREES, DISAGREES):
         if made.other_data:
@@ -110,7 +110,7 @@ def _ordering(made: Made, claim: Claim) -> Decided:
         tests.append((metric, ahead, behind, paired(values[1], values[0])))
     corrected = holm([test.t_p for *_, test in tests])
     lines = [
-        Line(
+        ClaimTest(
             metric,
             ahead[0],
             behind[0],
@@ -154,7 +154,7 @@ def _condition(made: Made, ahead: Place, behind: Place) -> str:
     return " against ".join(dict.fromkeys(made.named(place) for place in (ahead, behind)))
 
 
-def _verdict(lines: Sequence[Line], most: bool) -> str:
+def _verdict(lines: Sequence[ClaimTest], most: bool) -> str:
     there = [line for line in lines if line.pairs > 0]
     if min((line.pairs for line in there), default=0) < 2:
         return UNKNOWN
@@ -166,7 +166,7 @@ def _verdict(lines: Sequence[Line], most: bool) -> str:
     return AGREES if all(word == AGREES for word in found) else UNKNOWN
 
 
-def _why(lines: Sequence[Line], within: str = "") -> str:
+def _why(lines: Sequence[ClaimTest], within: str = "") -> str:
     """What the lines say, in one sentence. `within`: the limit in words, of a sentence that values are alike."""
     there = [line for line in lines if line.pairs > 0]
     if len(there) < len(lines):
@@ -215,7 +215,9 @@ def _alike(made: Made, claim: Claim) -> Decided:
             found = paired(made.values(row, centre, metric), made.values(row, place, metric))
             room = claim.within - abs(found.difference)
             at = _condition(made, place, centre)
-            lines.append(Line(metric, words, f"|{row}|", at, room, found.n, limit_p(found, claim.within), math.nan))
+            lines.append(
+                ClaimTest(metric, words, f"|{row}|", at, room, found.n, limit_p(found, claim.within), math.nan)
+            )
     corrected = holm([line.p for line in lines])
     lines = [dataclasses.replace(line, corrected=p) for line, p in zip(lines, corrected, strict=True)]
     return _decided(made, claim, _verdict(lines, claim.most) if begun else NOT_RUN, _why(lines, words), lines)
@@ -233,12 +235,12 @@ def _region(made: Made, claim: Claim) -> Decided:
     return _decided(made, claim, _verdict(lines, claim.most), " ".join(why), lines)
 
 
-def _inside(made: Made, metric: str) -> tuple[Line, str]:
+def _inside(made: Made, metric: str) -> tuple[ClaimTest, str]:
     """The cells in the paper's region of one metric against the others."""
     said = next(line for line in made.reproduction.lines(made.paper.dataset) if line.metric == metric and line.region)
     run = made.heatmap
     words = "" if run is None else region(made, said, run)
-    nothing = Line(metric, f"inside {words}", "outside", "", math.nan, 0, math.nan, math.nan)
+    nothing = ClaimTest(metric, f"inside {words}", "outside", "", math.nan, 0, math.nan, math.nan)
     if run is None:
         return nothing, "No cell has a result yet."
     done = [trial.number for trial in run.frozen if trial.state.name == "COMPLETE"]
@@ -253,7 +255,7 @@ def _inside(made: Made, metric: str) -> tuple[Line, str]:
     return _permuted(nothing, sign * values, inside, words)
 
 
-def _permuted(line: Line, values: np.ndarray, inside: np.ndarray, words: str) -> tuple[Line, str]:
+def _permuted(line: ClaimTest, values: np.ndarray, inside: np.ndarray, words: str) -> tuple[ClaimTest, str]:
     """The test of `values` (cells, seeds), signed so that the paper has the inside higher."""
     from scipy.stats import permutation_test
 
@@ -270,7 +272,9 @@ def _permuted(line: Line, values: np.ndarray, inside: np.ndarray, words: str) ->
     )
     each = values[inside].mean(axis=0) - values[~inside].mean(axis=0)
     steady = bool((np.sign(each) == np.sign(difference)).all())
-    found = Line(line.metric, line.ahead, line.behind, "", difference, values.shape[1], p, p if steady else math.nan)
+    found = ClaimTest(
+        line.metric, line.ahead, line.behind, "", difference, values.shape[1], p, p if steady else math.nan
+    )
     signs = "the same sign under every seed" if steady else "not the same sign under every seed"
     side = "as" if difference > 0 else "against what"
     return found, (

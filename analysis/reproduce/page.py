@@ -15,8 +15,8 @@ from analysis.published.verdict import AGREES, DISAGREES
 from analysis.report.page import Page, command, escape, write
 from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region
-from analysis.reproduce.joined import joined
-from analysis.reproduce.made import Made
+from analysis.reproduce.folder import Made
+from analysis.reproduce.joint_table import joined
 from analysis.reproduce.tables import (
     Number,
     agreement,
@@ -65,7 +65,7 @@ def write_all(made: Made, decided: Sequence[Decided], again: str, *, finished: b
     write(made.path / run_folder.NUMBERS, numbers(made).csv())
     for kind, text in table_files(made).items():
         write(made.path / run_folder.TABLES[kind], text)
-    return write(made.path / run_folder.REPORT, page(made, decided, again, finished=finished).html())
+    return write(made.path / run_folder.REPORT, reproduction_page(made, decided, again, finished=finished).html())
 
 
 def table_files(made: Made) -> dict[str, str]:
@@ -77,7 +77,7 @@ def table_files(made: Made) -> dict[str, str]:
     return {"tex": sheet.latex(), "md": sheet.markdown(), "csv": to_csv(drawn)}
 
 
-def page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) -> Page:
+def reproduction_page(made: Made, decided: Sequence[Decided], again: str, *, finished: bool) -> Page:
     """The whole page."""
     reproduction = made.reproduction
     made_page = Page(f"{reproduction.source}, made again")

@@ -25,9 +25,9 @@ from analysis.figures._common import two_keys
 from analysis.labels import PERCENT, decimals, unit_in_files
 from analysis.published.papers import OTHER_DATA, Published
 from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN, Judged, judge
-from analysis.reproduce.claims import NO_RESULT, NOT_RUN, Decided, Line, is_inside
+from analysis.reproduce.claims import NO_RESULT, NOT_RUN, ClaimTest, Decided, is_inside
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
-from analysis.reproduce.made import Made
+from analysis.reproduce.folder import Made
 from analysis.runs.mappings import read_yaml
 from analysis.runs.shapes import Shape, each, is_plain, is_text, mapping, problems, shaped
 from analysis.stats import Summary, summarise
@@ -312,7 +312,7 @@ def comparisons(made: Made, one: Decided) -> Table:
     return Table([Column(key, title, str, right=key in right) for key, title in titles.items()], rows)
 
 
-def _difference(made: Made, line: Line) -> str:
+def _difference(made: Made, line: ClaimTest) -> str:
     if math.isnan(line.difference):
         return "–"
     unit = made.labels.scale(line.metric)

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from analysis.runs.run import Run as Run
     from analysis.runs.run import when as when
     from analysis.runs.run_directory import Paths as Paths
-    from analysis.runs.run_directory import load as load
-    from analysis.runs.run_directory import load_all as load_all
-    from analysis.runs.run_directory import names as names
+    from analysis.runs.run_directory import load_run as load_run
+    from analysis.runs.run_directory import load_runs as load_runs
+    from analysis.runs.run_directory import run_names as run_names
 
 _EXPORTED = {
     "Run": "analysis.runs.run",
     "when": "analysis.runs.run",
     "Paths": "analysis.runs.run_directory",
-    "load": "analysis.runs.run_directory",
-    "load_all": "analysis.runs.run_directory",
-    "names": "analysis.runs.run_directory",
+    "load_run": "analysis.runs.run_directory",
+    "load_runs": "analysis.runs.run_directory",
+    "run_names": "analysis.runs.run_directory",
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.runs.run import Run
-from analysis.runs.run_directory import load
+from analysis.runs.run_directory import load_run
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import read_text
@@ -41,7 +41,7 @@ def final_runs(search: Run) -> list[FinalRun]:
             # Reading YAML takes long; a search's own request is told from a final run's without it.
             if not path.is_file() or "kind: run" not in read_text(path):
                 continue
-            run = load(folder)
+            run = load_run(folder)
         except (UserError, OSError, ValueError):
             continue
         trial = _trial(search, run.experiment)

@@ -49,10 +49,10 @@ class KeptImages:
 
     def at(self, seed: int, round_: int | None) -> Arrays:
         """The arrays of a seed's round, of its data (None); empty where they cannot be read."""
-        return read(self.folder / kept.name_of(seed, round_))
+        return read_images(self.folder / kept.name_of(seed, round_))
 
 
-def of_trial(run: Run, number: int) -> KeptImages:
+def images_of_trial(run: Run, number: int) -> KeptImages:
     """What a trial has kept; without rounds where it has kept none."""
     folder = run.path / run_folder.trial_folder(number)
     rounds: dict[int, list[int]] = {}
@@ -67,16 +67,16 @@ def of_trial(run: Run, number: int) -> KeptImages:
     return KeptImages(number, folder, {seed: tuple(sorted(own)) for seed, own in sorted(rounds.items())})
 
 
-def of_run(run: Run) -> KeptImages | None:
+def images_of_run(run: Run) -> KeptImages | None:
     """What the best trial has kept, or else the first one that has kept images; None where none has."""
     for number in dict.fromkeys([*([] if run.best is None else [run.best]), *(t.number for t in run.frozen)]):
-        found = of_trial(run, number)
+        found = images_of_trial(run, number)
         if found.rounds:
             return found
     return None
 
 
-def read(path: Path) -> Arrays:
+def read_images(path: Path) -> Arrays:
     """The arrays of a file that are as they should be."""
     return _fitting({name: array for name, array in read_arrays(path, _LARGEST).items() if array.dtype.kind in "iu"})
 

@@ -1,4 +1,4 @@
-"""What the trials of a study must be, checked where a study is read: `analysis.runs.load` and
+"""What the trials of a study must be, checked where a study is read: `analysis.runs.load_run` and
 `fedtune.record.journal.StudyFile`.
 
 Optuna keeps whatever stands in a line of its journal, so a whole study may hold a round that is a text. Who reads a

@@ -86,18 +86,18 @@ def _cell(value: object) -> float | None:
     return math.nan if value is None or isinstance(value, str) else None
 
 
-def names(lines: Lines) -> list[str]:
+def metric_names(lines: Lines) -> list[str]:
     """The metrics of all lines, in the order in which they come."""
     several = dict.fromkeys(tuple(line) for line in _each(lines))  # nearly all lines have the same ones
     return [name for name in dict.fromkeys(chain.from_iterable(several)) if name not in PLACE]
 
 
-def count(lines: Lines) -> int:
+def count_lines(lines: Lines) -> int:
     """How many there are: rounds of single federations."""
     return sum(map(len, lines.values()))
 
 
-def total(lines: Lines, name: str) -> float:
+def total_of(lines: Lines, name: str) -> float:
     """The sum over all lines that measured it."""
     return math.fsum(value for line in _each(lines) if not math.isnan(value := line.get(name, math.nan)))
 
@@ -149,7 +149,7 @@ def last_values(lines: Lines) -> dict[int, dict[str, float]]:
 
     It is nan where the metric was not finite for one of that round's seeds: the mean over the others would flatter a
     configuration that diverged in part."""
-    metrics = names(lines)
+    metrics = metric_names(lines)
     return {number: _last_of(lines[number], metrics) for number in sorted(lines)}
 
 
@@ -187,7 +187,7 @@ def rounds_table(lines: Lines) -> pd.DataFrame:
         return pd.DataFrame(columns=list(PLACE))
     rows = [line for mine in lines.values() for line in mine.values()]
     frame = pd.DataFrame(places, columns=list(PLACE))
-    measured = pd.DataFrame.from_records(rows).reindex(columns=names(lines))
+    measured = pd.DataFrame.from_records(rows).reindex(columns=metric_names(lines))
     numeric = {name: pd.to_numeric(measured[name], errors="coerce") for name in measured.columns}
     return pd.concat([frame, pd.DataFrame(numeric)], axis=1).sort_values(list(PLACE), ignore_index=True)
 

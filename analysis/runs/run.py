@@ -1,6 +1,6 @@
 """One run directory in memory: what was searched, its trials, their rounds, and which trial is the best.
 
-`analysis.runs.load` makes it. Names of files and fields are in `search_spaces.run_folder`.
+`analysis.runs.load_run` makes it. Names of files and fields are in `search_spaces.run_folder`.
 
 A run whose space varies conditions of the experiment has a best configuration under each of them, and none in all:
 `within` gives the part of it under one condition, which is a run like any other.

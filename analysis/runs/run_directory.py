@@ -1,4 +1,4 @@
-"""Opens run directories: everything that looks at finished or live runs starts here, with `load`.
+"""Opens run directories: everything that looks at finished or live runs starts here, with `load_run`.
 
 The reader relies on nothing but the folder, which may have been moved, unzipped or made read-only, or may be written to
 by a driver right now. Names of files and fields are in `search_spaces.run_folder`.
@@ -26,7 +26,7 @@ from search_spaces.errors import DamagedFile, UserError, sentence, short
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Run]
 
 
-def load(path: str | os.PathLike[str]) -> Run:
+def load_run(path: str | os.PathLike[str]) -> Run:
     """The run at `path`. Raises `UserError` where that is no run directory, one of another version, or one that holds a
     symbolic link."""
     folder = files.given(path)
@@ -97,7 +97,7 @@ def _beside(folder: Path) -> str:
     )
 
 
-def load_all(paths: Paths) -> list[Run]:
+def load_runs(paths: Paths) -> list[Run]:
     """One or several runs, opened where they are not yet. Raises one `UserError` with the problems of all."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
@@ -106,7 +106,7 @@ def load_all(paths: Paths) -> list[Run]:
     problems: list[str] = []
     for path in listed:
         try:
-            runs.append(path if isinstance(path, Run) else load(path))
+            runs.append(path if isinstance(path, Run) else load_run(path))
         except UserError as error:
             problems.extend(error.problems)
     if problems:
@@ -114,7 +114,7 @@ def load_all(paths: Paths) -> list[Run]:
     return runs
 
 
-def names(runs: Sequence[Run]) -> list[str]:
+def run_names(runs: Sequence[Run]) -> list[str]:
     """One distinct name per run: the folder's name, with as much of its path as it takes, then a number."""
     found = [run.name for run in runs]
     if len(set(found)) < len(found):

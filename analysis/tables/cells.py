@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.labels import Labels, text
-from analysis.runs import Run, names
+from analysis.runs import Run, run_names
 from analysis.runs.conditions import means, show
 from search_spaces.errors import UserError, unknown
 from search_spaces.parameter import canonical
@@ -89,7 +89,7 @@ def cells(
 def under(runs: Sequence[Run], by: Sequence[str], variants: Sequence[str], where: Mapping[str, str]) -> Cells:
     """The cells under exactly the conditions `by`; none of them makes one column of all."""
     found: list[Cell] = []
-    for name, run in zip(names(runs), runs, strict=True):
+    for name, run in zip(run_names(runs), runs, strict=True):
         found += _of_run(run, name, tuple(by), tuple(variants), where)
     if not found:
         raise UserError("No trial of these runs has completed under the conditions that were asked for.")

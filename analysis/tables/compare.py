@@ -10,10 +10,9 @@ import pandas as pd
 
 from analysis import machines
 from analysis.labels import PERCENT, Labels, decimals, unit_in_files
-from analysis.runs import Paths, Run, load_all, names
+from analysis.runs import Paths, Run, load_runs, run_names
 from analysis.stats import Paired, Summary, holm, paired, summarise
-from analysis.tables.differences import Values, data_sets, differences, lengths
-from analysis.tables.differences import table as differences_table
+from analysis.tables.differences import Values, data_sets, differences, differences_table, lengths
 from analysis.tables.table import Column, Table
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
@@ -23,7 +22,7 @@ DEFAULT_METRICS = ("global_accuracy", "local_accuracy")
 
 
 @dataclass(frozen=True)
-class Entry:
+class ComparedRun:
     """One run and one metric: values by seed, their summary, the paired test against the first run (itself: None).
 
     `best` sums up every seed's best round, which `chooser` chose: a metric of the validation share, or the metric
@@ -97,7 +96,7 @@ class Comparison:
     runs: Sequence[Run]
     metrics: Sequence[str]
     readout: str
-    entries: Sequence[Entry]
+    entries: Sequence[ComparedRun]
 
     def table(self) -> Table:
         """One row per run and metric, mean and spread; accuracies in per cent."""
@@ -105,7 +104,7 @@ class Comparison:
 
     def tests(self) -> Table | None:
         """The paired tests against the first run, one row per other run and metric; None where there is no other."""
-        first = names(self.runs)[0]
+        first = run_names(self.runs)[0]
         return tests_table(self.entries, first, _how_tested(first, self.entries))
 
     def tables(self) -> list[Table]:
@@ -152,7 +151,7 @@ class Comparison:
         return differences_table(found, list(self._named())) if found else None
 
     def _named(self) -> dict[str, Run]:
-        return dict(zip(names(self.runs), self.runs, strict=True))
+        return dict(zip(run_names(self.runs), self.runs, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json: `results` and `seeds` (by seed), as recorded, so that accuracies are fractions,
@@ -170,7 +169,7 @@ class Comparison:
 
     def notes(self) -> list[str]:
         """What the reader of the tables has to know."""
-        return [*_how_tested(names(self.runs)[0], self.entries), *self._notes_on_results()]
+        return [*_how_tested(run_names(self.runs)[0], self.entries), *self._notes_on_results()]
 
     def _notes_on_results(self) -> list[str]:
         notes: list[str] = []
@@ -189,7 +188,7 @@ class Comparison:
         notes += lengths(e.rounds for e in self.entries)
         notes += data_sets(run.value("dataset", "") for run in self.runs)
         return notes + machines.side_by_side(
-            {name: run.provenance for name, run in zip(names(self.runs), self.runs, strict=True)}
+            {name: run.provenance for name, run in zip(run_names(self.runs), self.runs, strict=True)}
         )
 
     def long(self) -> pd.DataFrame:
@@ -208,13 +207,13 @@ def compare(paths: Paths, *, metrics: Sequence[str] = (), readout: str = "last")
     directory with all its trials, each a seed.
 
     Raises `UserError` for a folder that is no run, an unknown metric, or a run without a result."""
-    runs = load_all(paths)
+    runs = load_runs(paths)
     if isinstance(metrics, str):
         metrics = (metrics,)
     problems = [unknown("metric", m, METRICS, "--metric") for m in metrics if m not in METRICS]
     if readout not in ("last", "best"):
         problems.append(unknown("readout", readout, ("last", "best"), "--readout"))
-    labelled = names(runs)
+    labelled = run_names(runs)
     problems += [
         f"The run {n!r} was made under several conditions of the experiment, so it has no single configuration to "
         "compare. Use `fedtune compare` or `analysis.pivots`, which make a column for each condition."
@@ -233,7 +232,7 @@ def compare(paths: Paths, *, metrics: Sequence[str] = (), readout: str = "last")
     return Comparison(runs, asked, readout, entries)
 
 
-def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[Entry]:
+def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[ComparedRun]:
     """One metric of all runs, each tested against the first."""
     values = [seed_values(run, metric, readout) for run in runs]
     tests = [paired(values[0], others) for others in values[1:]]
@@ -241,7 +240,7 @@ def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[Entry]:
     chooser = _chooser(runs, metric)
     seen = [run.rounds.loc[run.rounds["trial"].isin(run.chosen), "round"] for run in runs]
     return [
-        Entry(
+        ComparedRun(
             run=name,
             method=run.method,
             metric=metric,
@@ -255,7 +254,7 @@ def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[Entry]:
             holm_p=holm_p,
         )
         for name, run, rounds, own, test, holm_p in zip(
-            names(runs), runs, seen, values, [None, *tests], corrected, strict=True
+            run_names(runs), runs, seen, values, [None, *tests], corrected, strict=True
         )
     ]
 
@@ -291,7 +290,7 @@ def _how_chosen(choosers: Mapping[str, str]) -> list[str]:
     return notes
 
 
-def _how_tested(first: str, entries: Sequence[Entry]) -> list[str]:
+def _how_tested(first: str, entries: Sequence[ComparedRun]) -> list[str]:
     """What the paired tests against the run `first` are, and where there is none."""
     pairs = [e.test.n for e in entries if e.test is not None]
     if not pairs:
@@ -312,7 +311,7 @@ def _how_tested(first: str, entries: Sequence[Entry]) -> list[str]:
     return notes
 
 
-def results_table(entries: Sequence[Entry], readout: str, notes: Sequence[str]) -> Table:
+def results_table(entries: Sequence[ComparedRun], readout: str, notes: Sequence[str]) -> Table:
     """One row per run and metric: mean and spread."""
     unit = " [%]" if all(entry.metric in PERCENT for entry in entries) else ""
     columns = [
@@ -330,7 +329,7 @@ def results_table(entries: Sequence[Entry], readout: str, notes: Sequence[str]) 
     return Table(columns, [entry.row() for entry in entries], title, notes)
 
 
-def tests_table(entries: Sequence[Entry], first: str, notes: Sequence[str]) -> Table | None:
+def tests_table(entries: Sequence[ComparedRun], first: str, notes: Sequence[str]) -> Table | None:
     """One row per run and metric that was tested against the run `first`; None where none was."""
     rows = [entry.row() for entry in entries if entry.test is not None]
     columns = [

@@ -81,7 +81,7 @@ def _by_value(values: Values) -> str:
     return ", ".join(f"{value} ({', '.join(names)})" for value, names in runs.items())
 
 
-def table(found: Mapping[str, Values], names: list[str]) -> Table:
+def differences_table(found: Mapping[str, Values], names: list[str]) -> Table:
     """One row per run, one column per parameter of `found`; a run without the parameter has none."""
     rows = [{"run": name} | {key: values.get(name) for key, values in found.items()} for name in names]
     columns = [Column("run", "run", right=False), *(Column(key, key, number) for key in found)]

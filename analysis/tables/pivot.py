@@ -39,7 +39,7 @@ FIELDS: Marks = ("best", "tied")
 
 
 @dataclass(frozen=True)
-class Entry:
+class PivotCell:
     """One row under one condition."""
 
     summary: Summary
@@ -65,7 +65,7 @@ class Pivot:
     by: tuple[str, ...]
     rows: Sequence[str]
     conditions: Sequence[Condition]
-    entries: dict[tuple[str, Condition], Entry]
+    entries: dict[tuple[str, Condition], PivotCell]
     labels: Labels
 
     @property
@@ -168,7 +168,7 @@ def pivot(found: Cells, metric: str, bracket: str | None = None, readout: str = 
     """The table of `metric` over these cells, with another metric in `bracket`s where one is given."""
     direction, how = _direction(metric), _how(metric, readout)
     inside = (bracket, _how(bracket, readout)) if bracket else None
-    entries: dict[tuple[str, Condition], Entry] = {}
+    entries: dict[tuple[str, Condition], PivotCell] = {}
     for condition in found.conditions:
         values = {row: cell.values(metric, how) for row in found.rows if (cell := found.of(row, condition)) is not None}
         entries |= _column(found, condition, {row: v for row, v in values.items() if v}, direction, inside)
@@ -185,7 +185,7 @@ def _column(
     values: dict[str, dict[int, float]],
     direction: str,
     bracket: tuple[str, str] | None,
-) -> dict[tuple[str, Condition], Entry]:
+) -> dict[tuple[str, Condition], PivotCell]:
     """The entries under one condition. `bracket`: the metric in brackets, and in which round it is read."""
     if not values:
         return {}
@@ -200,7 +200,7 @@ def _column(
         cell, test, p = found.of(row, condition), tests.get(row), corrected.get(row, float("nan"))
         assert cell is not None
         inside = summarise(list(cell.values(*bracket).values())) if bracket else None
-        entries[row, condition] = Entry(
+        entries[row, condition] = PivotCell(
             summary=summary,
             bracket=inside if inside is not None and inside.n else None,
             best=summary.mean == sums[first].mean,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 #: The labels of one column, from the top, or of one row, from the left.
-Place = tuple[str, ...]
+LabelPath = tuple[str, ...]
 #: What stands in a cell that nothing was measured for.
 EMPTY = "–"
 
@@ -79,8 +79,8 @@ class TextTable:
     #: Heads of the labels before the rows; none where rows have no labels.
     sides: Sequence[str]
     #: Labels of the rows, one for each of `sides`.
-    rows: Sequence[Place]
-    columns: Sequence[Place]
+    rows: Sequence[LabelPath]
+    columns: Sequence[LabelPath]
     #: A list for each row.
     cells: Sequence[Sequence[TextCell]]
     #: Sentences under the table.
@@ -88,7 +88,7 @@ class TextTable:
     #: Of every column `l` or `r`; without it all are of numbers, which LaTeX centres.
     align: str = ""
 
-    def at(self, row: Place, column: Place) -> TextCell:
+    def at(self, row: LabelPath, column: LabelPath) -> TextCell:
         """What stands there."""
         return self.cells[self.rows.index(row)][self.columns.index(column)]
 
@@ -229,7 +229,7 @@ def markdown(text: str) -> str:
     return "".join(f"\\{c}" if c in "|*_`[]\\" else c for c in shown)
 
 
-def _groups(places: Sequence[Place], level: int) -> list[tuple[str, int]]:
+def _groups(places: Sequence[LabelPath], level: int) -> list[tuple[str, int]]:
     """Neighbours with the same labels down to this level: the last label, and how many they are."""
     groups = itertools.groupby(places, key=lambda place: place[: level + 1])
     return [(found[-1], len(list(group))) for found, group in groups]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.curve_table import CurveTable
-from analysis.runs import load
+from analysis.runs import load_run
 from benchmarks.replay import bench
 from benchmarks.replay.auto import measure
 from benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
@@ -133,7 +133,7 @@ def test_a_methods_winner_is_the_one_that_its_run_would_name(tmp_path: Path) -> 
         study = StudyFile(target)
         for trial in queue.trials():
             study.add(trial)
-        run = load(target)
+        run = load_run(target)
         assert run.best is not None and run.estimate is not None
         best = next(trial for trial in run.frozen if trial.number == run.best)
         assert winners[method].values == {METHOD: method, **queue.space.values(best.params)}

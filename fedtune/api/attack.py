@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.runs import load as load_run
+from analysis.runs import load_run
 from fedtune import option
 from fedtune.api.export import export, load
 from fedtune.console import progress
@@ -148,7 +148,8 @@ def _carry_out(
 
 
 def _finish(found: _Target, leaks: list[Leak], simulation: Any, picture: Path) -> Attack:
-    from analysis.report.attack import Pair, write_page, write_png
+    from analysis.report.attack import RebuiltImage as Pair
+    from analysis.report.attack import write_page, write_png
     from trainables.simulation.attack import mean_psnr
 
     settings = simulation.settings

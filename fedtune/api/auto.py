@@ -15,7 +15,7 @@ from typing import Any
 
 from analysis import auto as reading
 from analysis.auto import Auto
-from analysis.runs import load
+from analysis.runs import load_run as load
 from fedtune.api.auto_driven import Driven
 from fedtune.api.auto_result import AutoResult
 from fedtune.api.going_on import going_on

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import auto as reading
-from analysis.runs import load
+from analysis.runs import load_run as load
 from analysis.runs.mappings import read_yaml
 from fedtune.api.auto_result import AutoResult, read_auto
 from fedtune.api.export import export

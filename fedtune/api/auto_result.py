@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis import auto as reading
-from analysis.auto import Auto, Row
+from analysis.auto import Auto
+from analysis.auto import LeaderboardRow as Row
 from fedtune.api.run import Final, report
 from fedtune.api.search import result_of
 from fedtune.trials import driver

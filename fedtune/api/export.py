@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.estimate import Estimate
-from analysis.runs import Run, race, shapes
-from analysis.runs import load as load_run
+from analysis.runs import Run, load_run, race, shapes
 from analysis.runs.conditions import means, named, show
 from fedtune.api import export_table
 from fedtune.api.best import Best

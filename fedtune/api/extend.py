@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from analysis.runs import load
+from analysis.runs import load_run as load
 from fedtune.api.search import Result, check_whole, complete, driven, space_of
 from fedtune.console import progress
 from fedtune.machine.cluster import check_address

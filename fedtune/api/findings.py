@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.figures import figures
 from analysis.loaded import Loaded
-from analysis.runs import Run, load
+from analysis.runs import Run
+from analysis.runs import load_run as load
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 

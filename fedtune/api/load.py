@@ -8,8 +8,8 @@ from typing import overload
 
 from analysis import auto, loaded, runs
 from analysis.loaded import Loaded
-from analysis.reproduce.joined import Joined, joined
-from analysis.reproduce.made import is_made, load_made
+from analysis.reproduce.folder import is_made, load_made
+from analysis.reproduce.joint_table import Joined, joined
 from fedtune.api.auto_result import AutoResult, read_auto
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result, result_of
@@ -30,7 +30,8 @@ def load(
 ) -> Result | Final | AutoResult | Loaded | Joined:
     """What `fedtune.search`, `fedtune.run` or `fedtune.auto` returned when it made the run at `path`. Of several runs
     their figures and tables by name, see `analysis.loaded.Loaded`; those of a single one are had in the same way.
-    Of a table that `fedtune.reproduce` made, alone or on several data sets, see `analysis.reproduce.joined.Joined`.
+    Of a table that `fedtune.reproduce` made, alone or on several data sets, see
+    `analysis.reproduce.joint_table.Joined`.
 
     Raises `UserError` where it is no such run."""
     if not isinstance(path, (str, os.PathLike)):
@@ -39,6 +40,6 @@ def load(
         return joined([load_made(path)])
     if auto.is_auto(path):
         return read_auto(path)
-    run = runs.load(path)
+    run = runs.load_run(path)
     result = result_of(run.path, Outcome(finished=is_over(run.frozen, Experiment.of(run))))
     return report(result) if run.kind == "run" else result

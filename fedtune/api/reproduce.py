@@ -16,8 +16,8 @@ from typing import Any
 
 from analysis.reproduce import claims
 from analysis.reproduce.claims import Decided
-from analysis.reproduce.made import Made, load_made
-from analysis.runs import load
+from analysis.reproduce.folder import Made, load_made
+from analysis.runs import load_run as load
 from fedtune.api.going_on import going_on
 from fedtune.api.run import plan_run
 from fedtune.api.search import complete

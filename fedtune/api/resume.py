@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.auto import is_auto
-from analysis.reproduce.made import is_made
+from analysis.reproduce.folder import is_made
 from fedtune.api.auto import resume_auto
 from fedtune.api.auto_result import AutoResult
 from fedtune.api.search import Result, resume_run

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.runs import load as load_run
+from analysis.runs import load_run
 from fedtune import option
 from fedtune.api.export import load, winner_of
 from fedtune.api.findings import CLIENTS, GLOBAL, Findings, model_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from analysis.reproduce.made import is_made, load_made
+from analysis.reproduce.folder import is_made, load_made
 from fedtune.api.status import status
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import is_driven

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.runs import load, shapes
+from analysis.runs import load_run as load
+from analysis.runs import shapes
 from analysis.runs.mappings import read_json
 from fedtune.api.best import Best as Best
 from fedtune.api.best import best_by_condition, best_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.auto import Auto, load_one
-from analysis.runs import load
+from analysis.runs import load_run as load
 from fedtune.api.best import Best, best_by_condition, best_of
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import copy_study

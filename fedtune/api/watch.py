@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from analysis.report.build import Tell, document
-from analysis.runs import load
+from analysis.runs import load_run as load
 from fedtune.record.run_directory import is_driven
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence

@@ -12,7 +12,7 @@ import typer
 from analysis.figures._common import two_keys
 from analysis.labels import number
 from analysis.reproduce.declaration import Place
-from analysis.reproduce.made import Made
+from analysis.reproduce.folder import Made
 from analysis.reproduce.tables import HeatCell, Number, agreement, every_number, heat, ours, pivots, theirs
 from analysis.tables.pivot import Pivot
 from fedtune.api.reproduce import Reproduced

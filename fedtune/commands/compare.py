@@ -49,7 +49,7 @@ def command(request: CompareRequest, *, as_json: AsJson = False) -> None:
     places = {"--figure": asked.figure, "--csv": asked.csv, "--latex": asked.latex, "--markdown": asked.markdown}
     _check_places(places)
     with busy(style(), "reading the runs"):
-        from analysis.runs import load_all
+        from analysis.runs import load_runs as load_all
         from analysis.tables.cells import varied
 
         loaded = load_all(list(asked.runs))

@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from analysis.runs import Run, load
+from analysis.runs import Run
+from analysis.runs import load_run as load
 from analysis.runs.mappings import read_json
 from analysis.runs.rounds import LISTS
 from fedtune.record.experiment import Experiment

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.reproduce.made import is_made
+from analysis.reproduce.folder import is_made
 from analysis.runs import Run, shapes
 from fedtune.options import ExtendRequest
 from fedtune.planning.checks import whole

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis import machines
-from analysis.runs import Run, names
+from analysis.runs import Run
+from analysis.runs import run_names as names
 from fedtune.planning import earlier_runs
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import git_revision, machine, versions

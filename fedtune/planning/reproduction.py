@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.reproduce.declaration import VALUE, Place, Reproduction, Row, declared
-from analysis.reproduce.made import Record, Setting, cell_name, check_plain_made, is_made, read_record
+from analysis.reproduce.folder import ReproductionRecord as Record
+from analysis.reproduce.folder import Setting, cell_name, check_plain_made, is_made, read_record
 from fedtune import option
 from fedtune.options import ReproduceRequest, RunRequest, SearchRequest
 from fedtune.planning.checks import writable

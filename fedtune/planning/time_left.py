@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.runs import Run, load
+from analysis.runs import Run
+from analysis.runs import load_run as load
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import START_UP, taking_part, timed_cost
 from fedtune.planning.plan import placement

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from analysis.runs import Run, load
+from analysis.runs import Run
+from analysis.runs import load_run as load
 from fedtune.options import MAX_SEEDS
 from fedtune.record.journal import Direction
 from search_spaces import run_folder

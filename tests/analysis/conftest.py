@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from tests.analysis import synthetic
 
 
@@ -38,4 +38,4 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def loaded(root: Path) -> dict[str, Run]:
     """The same, read."""
-    return {folder.name: load(folder) for folder in root.iterdir()}
+    return {folder.name: load_run(folder) for folder in root.iterdir()}

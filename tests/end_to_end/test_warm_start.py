@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.cli import app
 from search_spaces import run_folder
 from tests.end_to_end.cli import fedtune, search
@@ -26,7 +26,7 @@ def first(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = search(toy, cwd, "first", *BUDGET, "--trials", 3)
     assert done.returncode == 0, done.stderr
     assert "Trial 0 has the paper's values: lr 0.01," in done.stderr
-    assert load(cwd / "runs" / "first").frozen[0].params["lr"] == 0.01
+    assert load_run(cwd / "runs" / "first").frozen[0].params["lr"] == 0.01
     return cwd / "runs" / "first"
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from fedtune.planning.known import Known, known
 from fedtune.record import provenance
 from fedtune.record.experiment import Experiment
@@ -40,7 +40,7 @@ def play(folder: Path, width: int = 1, sessions: int = 1) -> Run:
         steps += 1
         if sessions > 1 and steps % 2 == 0:
             queue, live = queue_of(folder, made, where), []
-    return load(folder)
+    return load_run(folder)
 
 
 def _simulate(queue: TrialQueue, made: Experiment, folder: Path, proposal: Proposal) -> None:

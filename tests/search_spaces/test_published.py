@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.published import papers
-from analysis.published.papers import Condition, Published, same_dataset
+from analysis.published.papers import Bound, Published, same_dataset
 from search_spaces import presets
 from search_spaces.space import Space
 
@@ -71,7 +71,7 @@ def meets(space: Space, line: Published) -> bool:
     return all(possible(space, config, [c for c in line.settings if c.key == key]) for key in keys)
 
 
-def possible(space: Space, config: dict[str, Any], conditions: Sequence[Condition]) -> bool:
+def possible(space: Space, config: dict[str, Any], conditions: Sequence[Bound]) -> bool:
     """Whether one value that the space has for a parameter meets all conditions on it."""
     key = conditions[0].key
     found = space.search.get(key) or space.vary.get(key)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from analysis.report import report
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.api.export import export
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
@@ -301,9 +301,9 @@ def test_on_the_command_line_it_is_said_in_one_line(
 )
 def test_a_request_of_another_shape_is_refused(run: Path, key: str, value: object) -> None:
     path = run / run_folder.EXPERIMENT
-    run_directory.write_document(path, {**load(run).experiment, key: value})
+    run_directory.write_document(path, {**load_run(run).experiment, key: value})
     with pytest.raises(UserError, match=rf"^{key} must be .*experiment\.yaml"):
-        load(run)
+        load_run(run)
 
 
 @pytest.mark.parametrize("labels", [[0, 1e30], [0.0, -1e30], [0, 2**60]])
@@ -381,5 +381,5 @@ def test_a_wall_clock_budget_ends_some_day() -> None:
 
 
 def test_a_copied_run_with_no_damage_says_nothing(run: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
-    assert load(shutil.copytree(run, tmp_path / "copy")).record.damaged == ()
+    assert load_run(shutil.copytree(run, tmp_path / "copy")).record.damaged == ()
     assert not [w for w in recwarn if issubclass(w.category, DamagedFile)]

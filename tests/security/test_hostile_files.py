@@ -15,7 +15,7 @@ import pytest
 
 from analysis.report import report
 from analysis.report.files import write_tables
-from analysis.runs import load
+from analysis.runs import load_run
 from analysis.runs.mappings import read_yaml
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
@@ -54,7 +54,7 @@ def test_yaml_that_is_a_bomb(copy: Path, text: str, says: str) -> None:
 
 
 def test_a_bomb_in_a_trials_configuration_is_left_out(copy: Path) -> None:
-    run = load(copy)
+    run = load_run(copy)
     bombed(copy, f"{run_folder.trial_folder(run.best or 0)}/{run_folder.CONFIG}", BOMB)
     assert "x, x, x, x" not in report(copy).read_text()
 
@@ -87,7 +87,7 @@ def test_what_fedtune_writes_has_no_aliases(tmp_path: Path) -> None:
     ids=["infinite", "NaN", "deep", "mapping", "text", "late round", "great seed", "truths", "other names"],
 )
 def test_rows_that_are_no_measurements(copy: Path, row: str) -> None:
-    for number in (0, load(copy).best or 0):
+    for number in (0, load_run(copy).best or 0):
         bombed(copy, f"{run_folder.trial_folder(number)}/{run_folder.ROUNDS}", row + "\n")
     page = report(copy).read_text()
     data = page.split('id="page-data">')[1].split("</script>")[0]

@@ -16,7 +16,7 @@ import optuna
 import pytest
 import yaml
 
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.record.journal import NotWritten, StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -32,7 +32,7 @@ def changed(folder: Path, change: Callable[[Operation], object], *numbers: int) 
 
 def refused(folder: Path, says: str) -> None:
     """By whoever reads the run, and by whoever goes on with it."""
-    for reads in (load, StudyFile):
+    for reads in (load_run, StudyFile):
         with pytest.raises(UserError, match=says) as told:
             reads(folder)
         assert len(told.value.problems) == 1 and run_folder.STUDY in str(told.value)
@@ -105,14 +105,14 @@ def test_a_line_that_is_no_operation(copy: Path, line: str, place: int) -> None:
 def test_what_is_said_of_a_trial_that_is_not_there_is_nobodys(copy: Path, op: int, more: Operation) -> None:
     """Nor of the one that comes next; and a trial that has ended stays as it is."""
     path = copy / run_folder.STUDY
-    before = [(trial.state, trial.user_attrs) for trial in load(copy).frozen]
+    before = [(trial.state, trial.user_attrs) for trial in load_run(copy).frozen]
     for trial in (0, len(before), 10**12, -1, "x"):
         line = {"op_code": op, "worker_id": "x", "trial_id": trial, "datetime_complete": "2026-01-01T00:00:00", **more}
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-    assert [(trial.state, trial.user_attrs) for trial in load(copy).frozen] == before
+    assert [(trial.state, trial.user_attrs) for trial in load_run(copy).frozen] == before
     StudyFile(copy).add(optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING))
-    *_, added = load(copy).frozen
+    *_, added = load_run(copy).frozen
     assert added.number == len(before) and added.user_attrs == {}
 
 
@@ -121,7 +121,7 @@ def test_a_study_whose_best_trial_would_be_the_worst(copy: Path) -> None:
     first, *rest = study_file.operations(path)
     study_file.rewrite(path, [first | {"directions": [1]}, *rest])
     with pytest.raises(UserError, match="direction of val_global_accuracy must be maximize, got 'minimize'"):
-        load(copy)
+        load_run(copy)
 
 
 def test_a_study_with_fewer_objectives_than_metrics(copy: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_study_with_fewer_objectives_than_metrics(copy: Path) -> None:
     changes = {"metric": ["val_global_accuracy", "bytes_up"]}
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
     with pytest.raises(UserError, match="number of objectives must be 2, got 1"):
-        load(copy)
+        load_run(copy)
 
 
 @pytest.mark.parametrize("more", [["another"], []])

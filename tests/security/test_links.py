@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.report import report
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.api.status import status
@@ -121,7 +121,7 @@ def test_a_link_is_one_sentence_with_exit_code_2(
 def test_a_run_directory_may_be_reached_by_a_link_and_hold_a_users_own(prepared: Path, tmp_path: Path) -> None:
     (prepared / "notes").symlink_to(tmp_path)
     (tmp_path / "short").symlink_to(prepared)
-    assert load(tmp_path / "short").path == prepared
+    assert load_run(tmp_path / "short").path == prepared
 
 
 @pytest.mark.parametrize("name", [run_folder.LOCK, "trials/0000/rounds.jsonl"])

@@ -14,7 +14,7 @@ import torch
 import fedtune
 from analysis.report import report
 from analysis.reproduce.declaration import declared
-from analysis.reproduce.made import cell_name, load_made
+from analysis.reproduce.folder import cell_name, load_made
 from fedtune.api.resume import resume
 from fedtune.api.status import status
 from search_spaces import run_folder

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from analysis.next_commands import export_command
-from analysis.runs import load
+from analysis.runs import load_run
 from analysis.tables.table import Column, Table
 from fedtune import cli, commands
 from fedtune.api.search import Result
@@ -229,5 +229,5 @@ def test_a_printed_command_names_the_folder_for_a_shell(
     _output.result(result, as_json=False)
     command = capsys.readouterr().out.split("Go on with: ")[1].strip()
     assert shlex.split(command) == ["fedtune", "resume", f"runs/{name}"]
-    run = load(tmp_path / "runs" / name)
+    run = load_run(tmp_path / "runs" / name)
     assert shlex.split(export_command(run.shown))[:3] == ["fedtune", "export", f"runs/{name}"]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
-from analysis.auto import Row
-from analysis.auto.leaderboard import rows
+from analysis.auto import LeaderboardRow
+from analysis.auto.leaderboard import leaderboard_rows
 from analysis.runs import Run
 from tests.analysis.varied import asked
 from tests.fedtune.conftest import space
@@ -48,9 +48,9 @@ def named(run: Run, name: str) -> Run:
     return asked(run, method=name)
 
 
-def board(found: tuple[dict[str, Run], dict[str, Run]], *require: str, fresh: bool = True) -> list[Row]:
+def board(found: tuple[dict[str, Run], dict[str, Run]], *require: str, fresh: bool = True) -> list[LeaderboardRow]:
     searches = {name: asked(run, method=name, require=list(require)) for name, run in found[0].items()}
-    return rows(searches, found[1] if fresh else {}, "val_global_accuracy", 3)
+    return leaderboard_rows(searches, found[1] if fresh else {}, "val_global_accuracy", 3)
 
 
 def test_fresh_seeds_decide_who_leads(found: tuple[dict[str, Run], dict[str, Run]]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import kept_images, run_folder
 
 SHAPE = (1, 2, 3)
@@ -38,4 +38,4 @@ def with_images(root: Path, folder: Path) -> Run:
     write(folder, 7, 1, of_round("generator", 10, [64, 64]))
     write(folder, 7, 3, of_round("generator", 30, [64, 1]) | of_round("ema", 60, [64, 64]))
     write(folder, 7, None, {"data_mean": grey(200, 2), "data_count": np.array([50, kept_images.LEAST - 1])})
-    return load(folder)
+    return load_run(folder)

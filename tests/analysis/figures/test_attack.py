@@ -16,7 +16,7 @@ from analysis.labels import Labels
 from analysis.loaded import load as loaded_of
 from analysis.report import build
 from analysis.report.comparison import write_figure
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import run_folder
 from tests.analysis.figures.test_images import pixels
 
@@ -45,7 +45,7 @@ def attacked(root: Path, folder: Path, method: str, dataset: str, originals: np.
         "trial": np.array(0),
     }
     np.savez_compressed(folder / run_folder.ATTACK, **arrays | changes)
-    return load(folder)
+    return load_run(folder)
 
 
 def test_a_column_per_method_and_a_panel_per_data_set(root: Path, tmp_path: Path) -> None:

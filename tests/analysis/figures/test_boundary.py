@@ -10,7 +10,7 @@ import pytest
 
 from analysis.figures import averages, boundary, images
 from analysis.labels import Labels
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import kept_images
 from tests.analysis.figures import kept
 
@@ -29,7 +29,7 @@ def run(root: Path, tmp_path: Path) -> Run:
     generator = {"generator": painted, "generator_mean": painted[:, 0], "generator_count": np.array([64, 2])}
     for round_ in range(1, 10):
         kept.write(folder, 7, round_, {"plane": upper, "teacher": upper.T} | (generator if round_ > 1 else {}))
-    return load(folder)
+    return load_run(folder)
 
 
 def test_points_and_predictions_stand_in_their_rounds(run: Run) -> None:

@@ -11,7 +11,7 @@ import pytest
 from analysis import style
 from analysis.figures import box, parallel
 from analysis.labels import Labels
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import run_folder
 from tests.analysis import synthetic
 
@@ -24,7 +24,7 @@ def line(root: Path, tmp_path: Path) -> Run:
     for item, default in zip(space["search"], (0.75, 0.5), strict=True):
         item["declared"] = {"default": default}
     (folder / run_folder.SPACE).write_text(json.dumps(space | {"one_at_a_time": True}))
-    return load(folder)
+    return load_run(folder)
 
 
 def test_one_box_per_parameter_holds_the_trials_that_vary_it_alone(line: Run) -> None:
@@ -68,13 +68,13 @@ def test_otherwise_one_box_per_value(loaded: dict[str, Run]) -> None:
 def test_the_virtual_model_stands_in_for_the_global_one(line: Run) -> None:
     for path in (line.path / run_folder.TRIALS).rglob(run_folder.ROUNDS):
         path.write_text(path.read_text().replace('"global_accuracy"', '"g_acc_virtual"'))
-    assert box.data([load(line.path)]).metrics == ["g_acc_virtual", "local_accuracy"]
+    assert box.data([load_run(line.path)]).metrics == ["g_acc_virtual", "local_accuracy"]
 
 
 def test_what_cannot_be_drawn_says_why(loaded: dict[str, Run], line: Run) -> None:
     assert "one parameter at a time" in str(box.needs([loaded["other"]]))
     shutil.rmtree(line.path / run_folder.TRIALS)
-    assert "has measured none yet" in str(box.needs([load(line.path)]))
+    assert "has measured none yet" in str(box.needs([load_run(line.path)]))
 
 
 def test_options_that_begin_alike_stay_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_options_that_begin_alike_stay_two(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(synthetic.SEARCH, "merge_op", synthetic.SEARCH["merge_op"] | {"options": long})
     points = [{"alpha": 0.3, "merge_op": option} for option in long]
     keys = ("alpha", "merge_op")
-    run = load(
+    run = load_run(
         synthetic.write(tmp_path / "run", keys=keys, points=points, cells=2, rounds=2, failures=False, published=None)
     )
     figure = box.FIGURE.draw([run], Labels.of([run]))

@@ -12,7 +12,7 @@ import yaml
 from analysis.figures import factor, figure, rounds, spread
 from analysis.labels import Labels
 from analysis.report import build
-from analysis.runs import load_all
+from analysis.runs import load_runs
 from analysis.tables.cells import cells
 from search_spaces import run_folder
 from tests.analysis import synthetic, varied
@@ -27,7 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_line_per_variant_with_the_band_of_its_seeds(root: Path) -> None:
-    runs = load_all(root / "fairness")
+    runs = load_runs(root / "fairness")
     assert factor.needs(runs) is None
     drawing = factor.data(runs)
     assert drawing.key == "omega" and list(drawing.values) == [0.1, 1.0, 10.0] and drawing.numeric
@@ -48,7 +48,7 @@ def test_a_line_per_variant_with_the_band_of_its_seeds(root: Path) -> None:
 
 
 def test_a_point_a_line_and_a_dot_open_the_trial_behind_them(root: Path, tmp_path: Path) -> None:
-    runs = load_all(root / "fairness")
+    runs = load_runs(root / "fairness")
     labels = Labels.of(runs)
     lines = [trace for trace in factor.plot(factor.data(runs), labels).data if trace.mode == "lines+markers"]
     assert [[point[0] for point in line.customdata] for line in lines[:2]] == [[2, 1, 0], [5, 4, 3]]
@@ -61,12 +61,12 @@ def test_a_point_a_line_and_a_dot_open_the_trial_behind_them(root: Path, tmp_pat
     seeds = synthetic.write(
         tmp_path / "final", keys=(), seeds=(7, 8), rounds=3, kind="run", failures=False, published=None, figures=()
     )
-    final = rounds.plot(rounds.data(load_all(seeds), ["amp"]), labels).data[-1]
+    final = rounds.plot(rounds.data(load_runs(seeds), ["amp"]), labels).data[-1]
     assert final.mode == "lines" and final.meta["trial"] is None, "its seeds are trials of their own"
 
 
 def test_small_multiples_over_data_sets(root: Path) -> None:
-    drawing = factor.drawing(cells(load_all(root / "crossed")), ["amp", "wlp"])
+    drawing = factor.drawing(cells(load_runs(root / "crossed")), ["amp", "wlp"])
     assert drawing.key == "omega" and list(drawing.panels) == [
         (m, d) for m in ("amp", "wlp") for d in ("digits", "svhn")
     ]
@@ -78,7 +78,7 @@ def test_runs_on_a_data_set_each_have_a_panel_each(root: Path, tmp_path: Path) -
     request = yaml.safe_load((folder / run_folder.EXPERIMENT).read_text())
     values = {**request["values"], "dataset": "svhn"}
     (folder / run_folder.EXPERIMENT).write_text(yaml.safe_dump({**request, "values": values}))
-    runs = load_all([root / "fairness", folder])
+    runs = load_runs([root / "fairness", folder])
     drawing = factor.data(runs)
     own = str(runs[0].value("dataset"))
     assert {panel for _, panel in drawing.panels} == {own, "svhn"} and own != "svhn"
@@ -93,12 +93,12 @@ def test_numbers_of_clients_rise(root: Path, tmp_path: Path) -> None:
         request = yaml.safe_load((folders[-1] / run_folder.EXPERIMENT).read_text())
         values = {**request["values"], "clients": clients}
         (folders[-1] / run_folder.EXPERIMENT).write_text(yaml.safe_dump({**request, "values": values}))
-    panels = [of for _, of in factor.data(load_all(folders), ["amp"]).panels]
+    panels = [of for _, of in factor.data(load_runs(folders), ["amp"]).panels]
     assert panels == ["clients = 10", "clients = 20"]
 
 
 def test_names_stand_side_by_side_and_no_line_joins_them(root: Path) -> None:
-    found = cells(load_all(root / "crossed"), ["dataset"], where={"omega": "1"})
+    found = cells(load_runs(root / "crossed"), ["dataset"], where={"omega": "1"})
     drawing = factor.drawing(found, ["amp"])
     assert not drawing.numeric and list(drawing.values) == ["digits", "svhn"]
     (trace,) = factor.plot(drawing, Labels.of(found.runs)).data
@@ -106,13 +106,13 @@ def test_names_stand_side_by_side_and_no_line_joins_them(root: Path) -> None:
 
 
 def test_without_conditions_it_says_what_it_needs(tmp_path: Path) -> None:
-    runs = load_all(synthetic.write(tmp_path / "plain", failures=False))
+    runs = load_runs(synthetic.write(tmp_path / "plain", failures=False))
     assert str(factor.needs(runs)).startswith("A metric against a condition needs trials under two conditions")
     assert figure("factor").across and not figure("heatmap").across
 
 
 def test_boxes_hold_all_completed_trials_with_each_seed(root: Path) -> None:
-    found = cells(load_all(root / "fairness"))
+    found = cells(load_runs(root / "fairness"))
     drawn = spread.plot(spread.drawing(found, ["global_accuracy"]), Labels.of(found.runs))
     assert len(drawn.data) == 3 and [trace.showlegend for trace in drawn.data] == [True, False, False]
     for place, box in enumerate(drawn.data):
@@ -123,12 +123,12 @@ def test_boxes_hold_all_completed_trials_with_each_seed(root: Path) -> None:
 def test_boxes_of_several_runs_by_name(root: Path, tmp_path: Path) -> None:
     synthetic.write(tmp_path / "one", failures=False, kind="run", seeds=(0, 1, 2, 3))
     synthetic.write(tmp_path / "other", failures=False, method="fedavg", trials=6)
-    runs = load_all([tmp_path / "one", tmp_path / "other"])
+    runs = load_runs([tmp_path / "one", tmp_path / "other"])
     assert spread.needs(runs) is None
     drawing = spread.data(runs, ["wlp"])
     assert list(drawing.panels) == [("wlp", "")] and list(drawing.rows) == ["dfrd", "fedavg"]
     assert drawing.table.groupby("row").size().to_dict() == {"dfrd": 4, "fedavg": 6 * 2}
-    variants = spread.data(load_all(root / "fairness"), ["amp"])
+    variants = spread.data(load_runs(root / "fairness"), ["amp"])
     assert [of for _, of in variants.panels] == ["ω = 10", "ω = 1", "ω = 0.1"] and len(variants.rows) == 2
     assert set(variants.table.groupby(["panel", "row"]).size()) == {3}
 
@@ -139,7 +139,7 @@ def test_the_report_tells_every_condition_by_itself(root: Path) -> None:
     assert "What a variant changes under each condition: Global accuracy, test" in text
     assert "--where omega=10 -o best-1.yaml" in text and "ω = 0.1</h3>" in text
     for place in range(3):
-        run = load_all(root / "fairness")[0]
+        run = load_runs(root / "fairness")[0]
         best = run.within(run.conditions[place]).best
         assert best is not None
         mean, std = varied.mean_std(varied.last(root / "fairness", best, "global_accuracy"))

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.figures import averages, boundary, features, images
 from analysis.labels import Labels
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from analysis.runs import images as kept_files
 from search_spaces import kept_images, run_folder
 
@@ -38,7 +38,7 @@ def run(root: Path, tmp_path: Path) -> Run:
     folder = Path(shutil.copytree(root / "final", tmp_path / "run"))
     write(folder, 0, 1, arrays(0))
     write(folder, 0, 3, arrays(7000))
-    return load(folder)
+    return load_run(folder)
 
 
 def test_the_last_round_is_drawn_in_the_units_of_features(run: Run) -> None:
@@ -59,7 +59,7 @@ def test_the_last_round_is_drawn_in_the_units_of_features(run: Run) -> None:
 
 
 def test_runs_side_by_side_are_called_by_their_names(run: Run, tmp_path: Path) -> None:
-    other = load(Path(shutil.copytree(run.path, tmp_path / "other")))
+    other = load_run(Path(shutil.copytree(run.path, tmp_path / "other")))
     drawn = features.plot(features.data([run, other]), Labels.of([run, other]))
     assert [a.text for a in drawn.layout.annotations if a.text and "run" in a.text] != []
     assert {trace.xaxis for trace in drawn.data} == {"x", "x2"}
@@ -75,7 +75,7 @@ def test_a_part_alone_is_left_out(run: Run, missing: str) -> None:
     found = arrays(0)
     del found[missing]
     write(run.path, 0, 3, found)
-    assert not kept_files.of_trial(run, 0).at(SEED, 3)
+    assert not kept_files.images_of_trial(run, 0).at(SEED, 3)
     assert features.data([run]).note == "After round 1."
 
 
@@ -92,8 +92,8 @@ def test_a_part_alone_is_left_out(run: Run, missing: str) -> None:
 )
 def test_a_file_of_another_shape_is_left_out(run: Run, name: str, wrong: np.ndarray) -> None:
     write(run.path, 0, 3, arrays(0) | {name: wrong})
-    assert not kept_files.of_trial(run, 0).at(SEED, 3)
+    assert not kept_files.images_of_trial(run, 0).at(SEED, 3)
 
 
 def test_without_features_it_says_what_is_needed(root: Path) -> None:
-    assert "fedmdcg, fedcg, fedgen" in str(features.needs([load(root / "final")]))
+    assert "fedmdcg, fedcg, fedgen" in str(features.needs([load_run(root / "final")]))

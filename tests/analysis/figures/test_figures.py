@@ -28,7 +28,7 @@ from analysis.figures import (
     traffic,
 )
 from analysis.labels import Labels
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.analysis import synthetic
@@ -68,7 +68,7 @@ def test_every_figure_says_how_to_read_it(name: str) -> None:
 def test_an_empty_or_unfinished_run_never_breaks_a_figure(name: str, root: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(root / "tpe", tmp_path / "bare"))
     shutil.rmtree(folder / run_folder.TRIALS)
-    one, run = figures()[name], load(folder)
+    one, run = figures()[name], load_run(folder)
     runs = [run, run] if one.many else [run]
     if one.needs(runs) is None:
         assert one.draw(runs, Labels.of(runs)).data
@@ -114,7 +114,7 @@ def test_a_grid_shows_every_cell_with_its_value_and_marks_the_chosen_one(loaded:
 
 
 def test_a_half_finished_grid_shows_what_is_planned_what_ended_otherwise_and_the_noise(tmp_path: Path) -> None:
-    run = load(synthetic.write(tmp_path / "part", sampler="grid", rounds=3, seeds=(0,), cells=21))
+    run = load_run(synthetic.write(tmp_path / "part", sampler="grid", rounds=3, seeds=(0,), cells=21))
     drawing = heatmap.data([run])
     assert "20 of 30 trials have ended." in drawing.note
     picture = heatmap.plot(drawing, Labels.of([run]))
@@ -176,7 +176,7 @@ def test_with_more_than_two_parameters_the_two_most_important_are_drawn(loaded: 
 
 
 def test_a_choice_and_points_on_one_line_are_drawn_without_a_surface(tmp_path: Path) -> None:
-    mixed = load(synthetic.write(tmp_path / "mixed", keys=("alpha", "merge_op"), trials=12))
+    mixed = load_run(synthetic.write(tmp_path / "mixed", keys=("alpha", "merge_op"), trials=12))
     assert heatmap.data([mixed]).mode == "points"
     picture = heatmap.plot(heatmap.data([mixed]), Labels.of([mixed]))
     assert picture.layout.yaxis.type == "category" and not any(isinstance(t, go.Contour) for t in picture.data)
@@ -228,12 +228,12 @@ def test_importance_finds_what_matters_and_refuses_few_trials(loaded: dict[str, 
     shares = importance.data([loaded["wide"]])
     assert shares["importance"].sum() == pytest.approx(1.0) and shares.sort_values("importance")["key"].iloc[-1] == "lr"
     assert (shares["low"] <= shares["high"]).all()
-    few = load(synthetic.write(tmp_path / "few", trials=5, failures=False))
+    few = load_run(synthetic.write(tmp_path / "few", trials=5, failures=False))
     assert importance.needs([few]) == "Importance needs 8 completed trials, there are 5."
 
 
 def test_of_many_parameters_the_result_comes_first_and_the_most_important_are_drawn(tmp_path: Path) -> None:
-    run = load(synthetic.write(tmp_path / "many", trials=40, keys=(*synthetic.many(15), "lr"), failures=False))
+    run = load_run(synthetic.write(tmp_path / "many", trials=40, keys=(*synthetic.many(15), "lr"), failures=False))
     drawing = parallel.data([run])
     picture = parallel.plot(drawing, Labels.of([run]))
     titles = picture.layout.xaxis.ticktext
@@ -258,7 +258,7 @@ def test_the_importances_of_a_run_are_computed_once_for_all_figures(
         return compute(study, **options)
 
     monkeypatch.setattr(optuna.importance, "get_param_importances", counted)
-    run = load(synthetic.write(tmp_path / "many", trials=40, keys=(*synthetic.many(15), "lr"), failures=False))
+    run = load_run(synthetic.write(tmp_path / "many", trials=40, keys=(*synthetic.many(15), "lr"), failures=False))
     for one in (heatmap, slices, parallel, importance):
         one.data([run])
     done = [trial.number for trial in run.frozen if trial.state.name == "COMPLETE"]

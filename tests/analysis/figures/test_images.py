@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from analysis.figures import averages, images
-from analysis.figures._sheets import sheet
+from analysis.figures._image_grid import image_grid
 from analysis.labels import Labels
 from analysis.runs import Run
-from analysis.runs.images import of_run, read
+from analysis.runs.images import images_of_run, read_images
 from search_spaces import kept_images
 from tests.analysis.figures import kept
 from tests.analysis.figures.kept import SHAPE, grey, of_round, with_images
@@ -124,7 +124,7 @@ def test_without_images_both_say_what_they_need(loaded: dict[str, Run]) -> None:
 def test_colour_images_keep_their_channels() -> None:
     red = np.zeros((3, 2, 2), dtype=np.uint8)
     red[0] = 255
-    assert tuple(pixels(sheet([[red]]).source)[0, 0]) == (255, 0, 0, 255)
+    assert tuple(pixels(image_grid([[red]]).source)[0, 0]) == (255, 0, 0, 255)
 
 
 def bomb() -> bytes:
@@ -155,15 +155,15 @@ def test_a_file_that_is_not_what_it_should_be_is_left_out(
     run = with_images(root, tmp_path / "run")
     for path in (run.path / "trials" / "0000").glob("images-7-000*"):
         path.write_bytes(content if isinstance(content, bytes) else packed(content))
-        assert not read(path), what
-    assert of_run(run) is not None
+        assert not read_images(path), what
+    assert images_of_run(run) is not None
     assert images.needs([run]) is not None and averages.needs([run]) is not None
 
 
 def test_an_array_that_is_too_large_is_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "images-0-0001.npz"
     path.write_bytes(packed({"generator_mean.npy": bytes(2 * kept_images.BYTES + 1)}))
-    assert path.stat().st_size < 10_000 and not read(path)
+    assert path.stat().st_size < 10_000 and not read_images(path)
 
 
 def packed(members: dict[str, bytes | np.ndarray]) -> bytes:

@@ -13,7 +13,7 @@ from analysis.figures import one_at_a_time
 from analysis.labels import Labels
 from analysis.loaded import load as loaded_of
 from analysis.report import build
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
@@ -37,7 +37,7 @@ def grid(root: Path, tmp_path: Path) -> Path:
 
 
 def test_a_line_holds_the_trials_that_differ_from_the_defaults_in_it_alone(grid: Path) -> None:
-    run = load(grid)
+    run = load_run(grid)
     drawing = one_at_a_time.data([run])
     assert drawing.keys == ["alpha", "lambda"]
     assert [(metric, keys) for metric, _, keys in drawing.panels] == [
@@ -63,16 +63,16 @@ def test_parameters_with_the_same_values_share_a_panel(tmp_path: Path) -> None:
     points = [{"alpha": 0.5, "lambda": 0.5}]
     points += [{"alpha": 0.5, "lambda": 0.5} | {key: v} for key in ("alpha", "lambda") for v in values if v != 0.5]
     folder = synthetic.write(tmp_path / "same", points=points, rounds=2, failures=False, published=None, figures=())
-    drawing = one_at_a_time.data([load(through(folder, 0.5, 0.5))], ["global_accuracy"])
+    drawing = one_at_a_time.data([load_run(through(folder, 0.5, 0.5))], ["global_accuracy"])
     assert drawing.panels == [("global_accuracy", "", ("alpha", "lambda"))]
     assert [sorted(part["x"]) for _, part in drawing.table.groupby("key")] == [list(values)] * 2
-    figure = one_at_a_time.plot(drawing, Labels.of([load(folder)]))
+    figure = one_at_a_time.plot(drawing, Labels.of([load_run(folder)]))
     assert figure.layout.xaxis.title.text == "α, λ" and list(figure.layout.xaxis.tickvals) == list(values)
 
 
 def test_two_runs_are_panels_named_by_their_data(grid: Path, tmp_path: Path) -> None:
     twin = Path(shutil.copytree(grid, tmp_path / "twin"))
-    assert {of for _, of, _ in one_at_a_time.data([load(grid), load(twin)]).panels} == {"grid", "twin"}
+    assert {of for _, of, _ in one_at_a_time.data([load_run(grid), load_run(twin)]).panels} == {"grid", "twin"}
     for path in (twin / run_folder.TRIALS).rglob(run_folder.CONFIG):
         path.write_text(path.read_text().replace("digits", "rotated_digits"))
     figure = loaded_of([grid, twin]).figure("one_at_a_time", metrics=["local_accuracy"])
@@ -81,10 +81,10 @@ def test_two_runs_are_panels_named_by_their_data(grid: Path, tmp_path: Path) -> 
 
 def test_where_there_are_no_lines_it_says_so(loaded: dict[str, Run], grid: Path, tmp_path: Path) -> None:
     assert "differ in one number only" in str(one_at_a_time.needs([loaded["tpe"]]))
-    crossed = load(varied.fairness(tmp_path / "crossed"))
-    assert one_at_a_time.needs([crossed]) is not None and one_at_a_time.needs([load(grid)]) is None
+    crossed = load_run(varied.fairness(tmp_path / "crossed"))
+    assert one_at_a_time.needs([crossed]) is not None and one_at_a_time.needs([load_run(grid)]) is None
     with pytest.raises(UserError, match="psnr was not measured"):
-        one_at_a_time.data([load(grid)], ["psnr"])
+        one_at_a_time.data([load_run(grid)], ["psnr"])
 
 
 @pytest.mark.parametrize("name", [pytest.param("one_at_a_time", marks=BROWSER)])

@@ -8,14 +8,14 @@ import pytest
 
 from analysis.figures import pareto
 from analysis.labels import Labels
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from tests.analysis import synthetic
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     metrics = ("val_global_accuracy", "amp", "val_global_loss")
-    return load(synthetic.write(tmp_path_factory.mktemp("several") / "three", trials=25, metric=metrics))
+    return load_run(synthetic.write(tmp_path_factory.mktemp("several") / "three", trials=25, metric=metrics))
 
 
 def test_a_row_per_trial_that_ran_to_its_end(run: Run) -> None:
@@ -39,6 +39,6 @@ def test_three_metrics_make_three_panels_and_the_hypervolume(run: Run) -> None:
 
 
 def test_one_metric_has_no_front(tmp_path: Path) -> None:
-    assert pareto.needs([load(synthetic.write(tmp_path / "one"))]) == (
+    assert pareto.needs([load_run(synthetic.write(tmp_path / "one"))]) == (
         "The Pareto front needs a search for several metrics; this one has one."
     )

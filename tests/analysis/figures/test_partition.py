@@ -11,7 +11,7 @@ import yaml
 
 from analysis.figures import partition
 from analysis.labels import Labels
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import run_folder
 from tests.analysis import varied
 
@@ -26,9 +26,9 @@ def record(folder: Path, trial: int, counts: list[list[int]], **config: object) 
 def test_a_panel_for_each_condition_on_one_scale(tmp_path: Path) -> None:
     folder = varied.fairness(tmp_path / "run")
     counts = {10.0: [[8, 8], [8, 8]], 1.0: [[12, 4], [4, 12]], 0.1: [[16, 0], [0, 16]]}
-    for trial in load(folder).frozen:
+    for trial in load_run(folder).frozen:
         record(folder, trial.number, counts[trial.params["omega"]], omega=trial.params["omega"])
-    run = load(folder)
+    run = load_run(folder)
     drawing = partition.data([run])
     found = {panel.settings["omega"]: panel.counts.tolist() for panel in drawing.panels}
     assert found == counts
@@ -42,10 +42,10 @@ def test_of_several_runs_the_same_partition_stands_once(root: Path, tmp_path: Pa
     runs: list[Run] = []
     for name, omega, counts in (("a", 1.0, [[3, 1]]), ("b", 0.1, [[4, 0]]), ("c", 0.1, [[4, 0]])):
         shutil.copytree(root / "final", tmp_path / name)
-        run = load(tmp_path / name)
+        run = load_run(tmp_path / name)
         for trial in run.frozen:
             record(run.path, trial.number, counts, omega=omega)
-        runs.append(load(tmp_path / name))
+        runs.append(load_run(tmp_path / name))
     drawing = partition.data(runs)
     assert [panel.run for panel in drawing.panels] == ["a", "b"]
     assert np.array_equal(drawing.table.groupby("panel")["samples"].sum(), [4, 4])
@@ -55,8 +55,8 @@ def test_where_no_setting_differs_the_runs_name_the_panels(root: Path, tmp_path:
     runs = []
     for name, counts in (("one", [[3, 1]]), ("other", [[1, 3]])):
         shutil.copytree(root / "final", tmp_path / name)
-        for trial in load(tmp_path / name).frozen:
+        for trial in load_run(tmp_path / name).frozen:
             record(tmp_path / name, trial.number, counts)
-        runs.append(load(tmp_path / name))
+        runs.append(load_run(tmp_path / name))
     drawn = partition.plot(partition.data(runs), Labels())
     assert {"<b>one</b>", "<b>other</b>"} <= {a.text for a in drawn.layout.annotations}

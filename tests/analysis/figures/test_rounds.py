@@ -15,7 +15,7 @@ from analysis.figures import figure, rounds
 from analysis.labels import Labels
 from analysis.pivots import pivots
 from analysis.report import build
-from analysis.runs import load_all
+from analysis.runs import load_runs
 from analysis.tables.cells import cells
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -48,7 +48,7 @@ def on(folder: Path, target: Path, dataset: str) -> Path:
 
 
 def test_a_line_per_variant_a_panel_per_condition_and_the_band_of_its_seeds(root: Path) -> None:
-    runs = load_all(root / "fairness")
+    runs = load_runs(root / "fairness")
     assert rounds.needs(runs) is None
     drawing = rounds.data(runs, ["amp", "wlp"])
     assert list(drawing.panels) == [(m, f"ω = {w:g}") for m in ("amp", "wlp") for w in varied.OMEGAS]
@@ -71,11 +71,11 @@ def test_a_line_per_variant_a_panel_per_condition_and_the_band_of_its_seeds(root
 
 
 def test_bands_of_many_lines_are_fainter(root: Path) -> None:
-    drawing = rounds.data(load_all(root / "fairness"), ["amp"])
+    drawing = rounds.data(load_runs(root / "fairness"), ["amp"])
 
     def opacity(lines: int) -> float:
         many = dataclasses.replace(drawing, rows=[*drawing.rows, *map(str, range(lines - 2))])
-        bands = [trace for trace in rounds.plot(many, Labels.of(load_all(root / "fairness"))).data if trace.fill]
+        bands = [trace for trace in rounds.plot(many, Labels.of(load_runs(root / "fairness"))).data if trace.fill]
         (found,) = {float(band.fillcolor.rstrip(")").split(",")[-1]) for band in bands}
         return found
 
@@ -83,7 +83,7 @@ def test_bands_of_many_lines_are_fainter(root: Path) -> None:
 
 
 def test_runs_of_two_methods_have_the_lines_of_their_chosen_trials(root: Path) -> None:
-    runs = load_all([root / "one", root / "other"])
+    runs = load_runs([root / "one", root / "other"])
     drawing = rounds.data(runs)
     assert list(drawing.panels) == [("global_accuracy", ""), ("local_accuracy", "")]
     assert list(drawing.rows) == ["dfrd", "fedavg"] and drawing.note.startswith("Of a search a line is the best")
@@ -97,7 +97,7 @@ def test_runs_of_two_methods_have_the_lines_of_their_chosen_trials(root: Path) -
 
 def test_a_search_with_few_trials_is_one_line_unless_it_walks_a_grid(tmp_path: Path) -> None:
     synthetic.write(tmp_path / "few", failures=False, trials=3)
-    (run,) = load_all(tmp_path / "few")
+    (run,) = load_runs(tmp_path / "few")
     assert list(rounds.data([run]).rows) == ["dfrd"]
     best = rounds.data([run]).table.query("metric == 'global_accuracy'")
     assert run.best is not None
@@ -108,11 +108,11 @@ def test_a_search_with_few_trials_is_one_line_unless_it_walks_a_grid(tmp_path: P
 
 def test_lines_of_one_method_are_told_apart_by_the_run(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root / "one", tmp_path / "again")
-    assert list(rounds.data(load_all([root / "one", tmp_path / "again"])).rows) == ["dfrd (one)", "dfrd (again)"]
+    assert list(rounds.data(load_runs([root / "one", tmp_path / "again"])).rows) == ["dfrd (one)", "dfrd (again)"]
 
 
 def test_a_panel_for_each_data_set_and_each_number_of_clients(root: Path, tmp_path: Path) -> None:
-    runs = load_all([root / "one", root / "other", on(root / "one", tmp_path / "one-svhn", "svhn")])
+    runs = load_runs([root / "one", root / "other", on(root / "one", tmp_path / "one-svhn", "svhn")])
     drawing = rounds.data(runs, ["global_accuracy"])
     own = str(runs[0].value("dataset"))
     assert list(drawing.panels) == [("global_accuracy", own), ("global_accuracy", "svhn")] and own != "svhn"
@@ -120,7 +120,7 @@ def test_a_panel_for_each_data_set_and_each_number_of_clients(root: Path, tmp_pa
     assert set(drawing.table.loc[drawing.table["panel"] == 1, "row"]) == {"dfrd"}
     synthetic.write(tmp_path / "more", failures=False, fixed={"clients": 40})
     synthetic.write(tmp_path / "fewer", failures=False, fixed={"clients": 5})
-    many = rounds.data(load_all([tmp_path / "fewer", tmp_path / "more"]), ["global_accuracy"])
+    many = rounds.data(load_runs([tmp_path / "fewer", tmp_path / "more"]), ["global_accuracy"])
     assert [of for _, of in many.panels] == ["clients = 5", "clients = 40"] and list(many.rows) == ["dfrd"]
 
 
@@ -129,7 +129,7 @@ def test_a_metric_that_only_one_of_the_runs_measured_is_its_line_alone(root: Pat
     for path in bare.rglob(run_folder.ROUNDS):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         path.write_text("".join(json.dumps({k: v for k, v in row.items() if k != "wlp"}) + "\n" for row in rows))
-    runs = load_all([root / "one", bare])
+    runs = load_runs([root / "one", bare])
     assert set(rounds.data(runs, ["wlp"]).table["row"]) == {"dfrd"}
     with pytest.raises(UserError, match=r"^psnr was not measured in one, bare\. Choose another --metric\.$"):
         rounds.data(runs, ["psnr"])
@@ -138,8 +138,8 @@ def test_a_metric_that_only_one_of_the_runs_measured_is_its_line_alone(root: Pat
 def test_it_says_what_it_needs(root: Path, tmp_path: Path) -> None:
     empty = shutil.copytree(root / "one", tmp_path / "empty")
     shutil.rmtree(empty / run_folder.TRIALS)
-    assert str(rounds.needs(load_all(empty))).startswith("Curves over rounds need a metric that was measured")
-    one, bare = load_all([root / "one", empty])
+    assert str(rounds.needs(load_runs(empty))).startswith("Curves over rounds need a metric that was measured")
+    one, bare = load_runs([root / "one", empty])
     assert "every run; empty has none." in str(rounds.needs([one, dataclasses.replace(bare, frozen=[])]))
 
 
@@ -148,5 +148,5 @@ def test_pages_of_several_runs_draw_it(root: Path, tmp_path: Path) -> None:
     assert 'data-figure="rounds"' in crossed
     page = pivots(root / "fairness", metrics=["amp"], variants=["merge_op"]).page(tmp_path / "pivot.html").read_text()
     assert 'data-figure="rounds"' in page and 'data-figure="factor"' in page
-    assert rounds.drawing(cells(load_all(root / "fairness"), where={"omega": "1"}), ["amp"]).panels == [("amp", "")]
+    assert rounds.drawing(cells(load_runs(root / "fairness"), where={"omega": "1"}), ["amp"]).panels == [("amp", "")]
     assert figure("rounds").across and figure("rounds").many

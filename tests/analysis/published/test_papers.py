@@ -10,7 +10,7 @@ import pytest
 
 from analysis.published import papers
 from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN
-from analysis.runs import load
+from analysis.runs import load_run
 from search_spaces.metrics import METRICS
 from tests.analysis import synthetic
 
@@ -119,7 +119,7 @@ def test_a_longer_name_finds_its_table_and_not_a_neighbour() -> None:
 
 
 def test_another_data_set_is_not_comparable(root: Path) -> None:
-    verdicts = papers.compare(load(root / "grid"), papers.published("dfrd_fig5"))
+    verdicts = papers.compare(load_run(root / "grid"), papers.published("dfrd_fig5"))
     assert (
         len(verdicts) == 4
         and {v.verdict for v in verdicts} == {papers.OTHER_DATA}
@@ -128,14 +128,14 @@ def test_another_data_set_is_not_comparable(root: Path) -> None:
 
 
 def test_the_region_of_figure_5_on_its_own_data_set(tmp_path: Path) -> None:
-    short = load(synthetic.write(tmp_path / "short", sampler="grid", rounds=3, fixed={"dataset": "svhn"}))
+    short = load_run(synthetic.write(tmp_path / "short", sampler="grid", rounds=3, fixed={"dataset": "svhn"}))
     found = {
         v.published.metric: v
         for v in papers.compare(short, papers.published("dfrd_fig5"))
         if v.published.dataset == "svhn"
     }
     assert found["global_accuracy"].verdict == UNKNOWN and "3 rounds here, 200" in found["global_accuracy"].reason
-    full = load(synthetic.write(tmp_path / "full", sampler="grid", rounds=3, fixed=FULL))
+    full = load_run(synthetic.write(tmp_path / "full", sampler="grid", rounds=3, fixed=FULL))
     found = {
         v.published.metric: v
         for v in papers.compare(full, papers.published("dfrd_fig5"))
@@ -150,9 +150,11 @@ def test_the_region_of_figure_5_on_its_own_data_set(tmp_path: Path) -> None:
 def test_a_number_agrees_or_differs_by_welchs_test(tmp_path: Path, shift: float, verdict: str) -> None:
     fixed = FULL | {"omega": 0.1, "rho": 10, "sigma": 4, "clients": 10, "base": "fedrolex", "merge_op": "mul"}
     seeds = (0, 1, 2)
-    plain = load(synthetic.write(tmp_path / "plain", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed))
+    plain = load_run(
+        synthetic.write(tmp_path / "plain", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed)
+    )
     away = 0.3478 - float(plain.trials["value"].max()) + shift
-    run = load(
+    run = load_run(
         synthetic.write(tmp_path / "run", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed, shift=away)
     )
     lines = [p for p in papers.published("dfrd_tab4") if p.dataset == "svhn" and p.metric == "global_accuracy"]

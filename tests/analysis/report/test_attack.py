@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from analysis.report.attack import COLUMNS, Pair, grid, pixels, write_page, write_png
+from analysis.report.attack import COLUMNS, RebuiltImage, attack_picture, pixels, write_page, write_png
 from search_spaces.errors import UserError
 
 
-def pair(shape: tuple[int, int, int], seed: int = 0, caption: str = "client 0, class a") -> Pair:
+def pair(shape: tuple[int, int, int], seed: int = 0, caption: str = "client 0, class a") -> RebuiltImage:
     rng = np.random.default_rng(seed)
-    return Pair(rng.random(shape), rng.random(shape), 12.345, caption)
+    return RebuiltImage(rng.random(shape), rng.random(shape), 12.345, caption)
 
 
 def found_at(sheet: np.ndarray, picture: np.ndarray) -> list[tuple[int, int]]:
@@ -33,7 +33,7 @@ def found_at(sheet: np.ndarray, picture: np.ndarray) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(("shape", "factor"), [((1, 8, 8), 14), ((3, 32, 32), 3), ((1, 28, 28), 4), ((3, 200, 150), 1)])
 def test_every_pair_stands_in_one_column(shape: tuple[int, int, int], factor: int) -> None:
     pairs = [pair(shape, seed) for seed in range(10)]
-    sheet = np.asarray(grid(pairs, "a title"))
+    sheet = np.asarray(attack_picture(pairs, "a title"))
     places = []
     for one in pairs:
         above, below = ((pixels(image).repeat(factor, 0).repeat(factor, 1)) for image in (one.original, one.recovered))

@@ -14,7 +14,7 @@ from analysis.pivots import pivots
 from analysis.report.build import document
 from analysis.report.comparison import side_by_side
 from analysis.report.page import Page
-from analysis.runs import load_all
+from analysis.runs import load_runs
 from analysis.tables.compare import compare
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
@@ -34,12 +34,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shown(*folders: Path) -> str:
     """The part of the report that is of all runs."""
     page = Page("x")
-    side_by_side(page, load_all(folders))
+    side_by_side(page, load_runs(folders))
     return "".join(page.sections)
 
 
 def test_it_has_the_figure_the_table_and_the_boxes_of_conditions(root: Path) -> None:
-    page = document(load_all([root / "a", root / "b"])).replace(get_plotlyjs(), "")
+    page = document(load_runs([root / "a", root / "b"])).replace(get_plotlyjs(), "")
     head = page.split('id="r1-run"')[0]
     assert (
         re.findall(r'data-figure="([\w-]+)"', head) == ["factor", "rounds", "boxes"]
@@ -70,7 +70,7 @@ def test_why_runs_cannot_be_set_side_by_side_is_said(root: Path, tmp_path: Path)
 
 
 def test_curves_over_rounds_are_drawn_and_paired_tests_say_what_they_need(root: Path) -> None:
-    runs = load_all([root / "a", root / "b"])
+    runs = load_runs([root / "a", root / "b"])
     assert figure("rounds").needs(runs) is None
     assert {of for _, of in figure("rounds").data(runs).panels} == {f"ω = {omega:g}" for omega in varied.OMEGAS}
     with pytest.raises(UserError, match="The run 'a' was made under several conditions") as caught:

@@ -15,7 +15,7 @@ from analysis.labels import Labels
 from analysis.report import build
 from analysis.report.anonymous import anonymous
 from analysis.report.trials import details
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from search_spaces import run_folder
 from tests.analysis import synthetic
 from tests.analysis.browser import BROWSER, DRAWN, Shown
@@ -41,7 +41,7 @@ def test_the_log_is_shown_from_its_end_and_on_no_anonymous_page(tmp_path: Path) 
     (folder / run_folder.trial_folder(1) / run_folder.LOG).write_text(
         "".join(f"line {i} /home/me\n" for i in range(99))
     )
-    run = load(folder)
+    run = load_run(folder)
     labels = Labels.of([run], markup=False)
     log = details(run, labels)["1"]["log"]
     assert log.startswith("line 84") and log.endswith("line 98 /home/me")

@@ -12,7 +12,7 @@ import pytest
 from analysis.pivots import pivots
 from analysis.report import build
 from analysis.report.comparison import write_figure
-from analysis.runs import load_all
+from analysis.runs import load_runs
 from analysis.tables.compare import compare
 from search_spaces import run_folder
 from tests.analysis import several, synthetic, varied
@@ -40,14 +40,14 @@ def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
         varied.fairness(top / "fair" / name, method=name.partition("-")[0], shift=shift)
         varied.crossed(top / "crossed" / name, method=name.partition("-")[0], shift=shift)
     fair, crossed = (sorted((top / part).iterdir()) for part in ("fair", "crossed"))
-    sides = compare(load_all([root / "final", root / "other", root / "tpe"]))
+    sides = compare(load_runs([root / "final", root / "other", root / "tpe"]))
     three = pivots(fair, metrics=["amp", "fm", "wlp"], by=["omega"], variants=["merge_op"])
     places = {name: top / f"{name}.html" for name in FIGURES}
     write_figure(sides, places["sides"])
     three.page(places["conditions"])
     pivots(crossed, by=["omega", "dataset"], brackets="local_accuracy").page(places["panels"])
     generators = [with_gd_loss(top / "generators" / name) for name in ("fedcg", "fedmdcg")]
-    write_figure(compare(load_all(generators), metrics=["gd_loss"]), places["generators"])
+    write_figure(compare(load_runs(generators), metrics=["gd_loss"]), places["generators"])
     build(root / "final", places["final"])
     build(several.write(top / "auto"), places["auto"])
     return places | {"trial": build(root / "tpe", top / "trial.html")}

@@ -28,7 +28,7 @@ from analysis.report.anonymous import without_places
 from analysis.report.build import document
 from analysis.report.files import write_tables
 from analysis.report.page import script_json, write
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from analysis.tables.compare import compare
 from fedtune.cli import app
 from search_spaces import run_folder
@@ -72,7 +72,7 @@ def test_it_is_headed_by_the_method_as_people_write_it(root: Path, tmp_path: Pat
     folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
     provenance = json.loads((folder / run_folder.PROVENANCE).read_text())
     (folder / run_folder.PROVENANCE).write_text(json.dumps(provenance | {"method_title": "FedMD-CG <1>"}))
-    assert '<h1 id="run">FedMD-CG &lt;1&gt;: ' in document([load(folder)])
+    assert '<h1 id="run">FedMD-CG &lt;1&gt;: ' in document([load_run(folder)])
 
 
 @pytest.mark.parametrize("name", ["grid", "tpe", "wide", "other", "final", "pareto"])
@@ -112,9 +112,9 @@ def test_it_tells_that_the_search_was_given_more_rounds(root: Path, tmp_path: Pa
     folder = Path(shutil.copytree(root / "tpe", tmp_path / "tpe"))
     path = folder / run_folder.EXPERIMENT
     content = yaml.safe_load(path.read_text())
-    assert "before the search was extended" not in document([load(folder)])
+    assert "before the search was extended" not in document([load_run(folder)])
     path.write_text(yaml.safe_dump(content | {"rounds": 12, "rounds_before": [6, 9]}))
-    html = document([load(folder)])
+    html = document([load_run(folder)])
     assert "rounds run in all; 6, then 9 before the search was extended" in html
     assert (
         "It was extended from 9 to 12 rounds: trials that had ended after 9 go on, and have no final value until they "
@@ -124,7 +124,7 @@ def test_it_tells_that_the_search_was_given_more_rounds(root: Path, tmp_path: Pa
 
 def test_the_command_is_safe_to_paste(root: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(root / "other", tmp_path / "my run; rm -rf x"))
-    assert f"'{folder.resolve()}'" in export_command(load(folder).shown)
+    assert f"'{folder.resolve()}'" in export_command(load_run(folder).shown)
 
 
 def test_failures_are_listed_with_their_reasons(page: Callable[[str], str]) -> None:
@@ -148,7 +148,7 @@ def test_a_paper_beside_another_data_set_is_not_compared(page: Callable[[str], s
 
 
 def test_selection_on_test_data_is_said(tmp_path: Path, page: Callable[[str], str]) -> None:
-    run = load(synthetic.write(tmp_path / "paper", trials=4, metric=("global_accuracy",), failures=False))
+    run = load_run(synthetic.write(tmp_path / "paper", trials=4, metric=("global_accuracy",), failures=False))
     words = "Trials were selected on test data"
     assert words in document([run]) and words not in page("tpe") and words not in page("final")
 
@@ -172,7 +172,7 @@ def test_user_text_is_harmless(root: Path, tmp_path: Path) -> None:
     space["search"][0] |= {"doc": evil, "symbol": evil}
     (folder / run_folder.SPACE).write_text(json.dumps(space))
     (folder / run_folder.PROVENANCE).write_text(json.dumps({evil: evil, "command": [evil]}))
-    html = document([load(folder)])
+    html = document([load_run(folder)])
     bare = html.replace(get_plotlyjs(), "")
     assert "<script>alert" not in bare and "<img" not in bare and bare.count("</script>") == 3
     assert "&lt;script&gt;alert(1)&lt;" in bare
@@ -226,10 +226,10 @@ def test_csv_and_latex_tables(root: Path, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
     assert (
         len(rows) == 24
-        and float(rows[0]["alpha"]) == load(folder).frozen[0].params["alpha"]
+        and float(rows[0]["alpha"]) == load_run(folder).frozen[0].params["alpha"]
         and rows[9]["global_accuracy [fraction]"] == ""
     )
-    seeds = list(load(folder).last(0, "global_accuracy").values())
+    seeds = list(load_run(folder).last(0, "global_accuracy").values())
     assert float(rows[0]["global_accuracy [fraction]"]) == pytest.approx(np.mean(seeds)), "a file holds fractions"
     assert float(rows[0]["global_accuracy:std [fraction]"]) == pytest.approx(np.std(seeds, ddof=1))
     (path,) = write_tables(folder, "latex")

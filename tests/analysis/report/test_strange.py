@@ -20,7 +20,7 @@ from analysis.figures import figures
 from analysis.labels import Labels
 from analysis.report.build import document
 from analysis.report.comparison import write_figure
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from analysis.tables.compare import compare
 from search_spaces import run_folder
 from tests.analysis import strange, synthetic
@@ -67,7 +67,7 @@ def data_of(html: str) -> dict[str, Any]:
 
 def test_a_run_of_one_trial(tmp_path: Path) -> None:
     """It is the winner, with an interval from its seeds, and what one trial cannot show says why."""
-    html = page(load(synthetic.write(tmp_path / "one", trials=1, failures=False)))
+    html = page(load_run(synthetic.write(tmp_path / "one", trials=1, failures=False)))
     said = words(html)
     assert (
         "Winner: trial 0" in said
@@ -80,12 +80,12 @@ def test_a_run_of_one_trial(tmp_path: Path) -> None:
 
 
 def test_a_run_of_one_trial_with_one_seed_has_no_estimate(tmp_path: Path) -> None:
-    said = words(page(load(synthetic.write(tmp_path / "one", trials=1, seeds=(0,), failures=False))))
+    said = words(page(load_run(synthetic.write(tmp_path / "one", trials=1, seeds=(0,), failures=False))))
     assert "There is no estimate yet: it needs two trials" in said and "±" not in said and "nan" not in said.split()
 
 
 def test_a_run_before_its_first_trial(tmp_path: Path) -> None:
-    html = page(load(synthetic.write(tmp_path / "empty", cells=0)))
+    html = page(load_run(synthetic.write(tmp_path / "empty", cells=0)))
     said = words(html)
     assert "There is no result" in said and "No trial has begun of the 12 that are planned." in said
     assert "fedtune resume" in said and "Trials 0 of 12" in said and "searched α, λ" in said
@@ -97,7 +97,7 @@ def test_a_run_before_its_first_trial(tmp_path: Path) -> None:
 def test_a_run_whose_trials_all_failed_says_why_and_what_to_do(varied: bool, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"keys": ("alpha", "merge_op"), "varied": ("merge_op",), "trials": 6} if varied else {}
     folder = strange.crashed(tmp_path / "it's broken", **changes)
-    said, count = words(page(load(folder))), 6 if varied else 3
+    said, count = words(page(load_run(folder))), 6 if varied else 3
     assert "There is no result" in said and f"All {count} trials failed." in said
     assert f"RuntimeError: the data set has no images ({count} trials, the first is trial 0)" in said
     assert f"fedtune extend {shlex.quote(str(folder))} --trials {count}" in said, "it can be copied into a shell"
@@ -105,12 +105,12 @@ def test_a_run_whose_trials_all_failed_says_why_and_what_to_do(varied: bool, tmp
 
 
 def test_a_grid_whose_trials_all_failed_cannot_be_extended(tmp_path: Path) -> None:
-    said = words(page(load(strange.crashed(tmp_path / "grid", sampler="grid"))))
+    said = words(page(load_run(strange.crashed(tmp_path / "grid", sampler="grid"))))
     assert "fedtune status" in said and "fedtune extend" not in said
 
 
 def test_a_half_finished_run_has_a_winner_and_goes_on(tmp_path: Path) -> None:
-    said = words(page(load(strange.half(tmp_path / "half"))))
+    said = words(page(load_run(strange.half(tmp_path / "half"))))
     assert "Winner: trial" in said and "Trials 5 of 12" in said and "fedtune resume" in said
 
 
@@ -134,7 +134,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     provenance.write_text(json.dumps(json.loads(provenance.read_text()) | {"method_title": EVIL, EVIL: EVIL}))
     (folder / run_folder.trial_folder(0) / run_folder.LOG).write_text(f"line\n{EVIL}\n")
     with_error(folder, f"RuntimeError: {EVIL}")
-    return load(folder)
+    return load_run(folder)
 
 
 def test_hostile_texts_do_nothing_on_a_page(hostile: Run) -> None:
@@ -154,7 +154,7 @@ def test_hostile_texts_do_nothing_on_a_page(hostile: Run) -> None:
 def test_a_hostile_symbol_title_folder_and_space_do_nothing(kind: str, tmp_path: Path) -> None:
     """The headings of the table of trials too, which a script writes."""
     folder = strange.hostile(tmp_path, varied=kind == "varied", failed=kind == "failed")
-    html = page(load(folder))
+    html = page(load_run(folder))
     assert [harm for harm in HARM if harm in html] == [] and html.count("</script>") == 3
     drawn = [(key, text) for key, text in texts(data_of(html)["tables"]) if any(harm in text for harm in HARM[1:])]
     assert drawn == []
@@ -164,7 +164,7 @@ def test_a_hostile_symbol_title_folder_and_space_do_nothing(kind: str, tmp_path:
 def test_a_copied_command_reaches_a_hostile_folder(kind: str, tmp_path: Path) -> None:
     """As Bash reads what stands on the page."""
     folder = strange.hostile(tmp_path, varied=kind == "varied", failed=kind == "failed")
-    commands = [unescape(line) for line in re.findall(r'class="command"><code>(.*?)</code>', page(load(folder)))]
+    commands = [unescape(line) for line in re.findall(r'class="command"><code>(.*?)</code>', page(load_run(folder)))]
     named = [command for command in commands if "fedtune" in command.split() and "img" in command]
     assert named
     for command in named:

@@ -17,8 +17,8 @@ from analysis.report.comparison import write_figure
 from analysis.report.page import Page
 from analysis.report.terms import explained, mentioned
 from analysis.reproduce.claims import decide
-from analysis.reproduce.page import page as reproduced
-from analysis.runs import load, load_all
+from analysis.reproduce.page import reproduction_page
+from analysis.runs import load_run, load_runs
 from analysis.tables.compare import compare
 from search_spaces.metrics import METRICS
 from tests.analysis import synthetic, varied
@@ -40,11 +40,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_search(root: Path, tmp_path: Path) -> str:
-    return document([load(root / "a")])
+    return document([load_run(root / "a")])
 
 
 def of_several(root: Path, tmp_path: Path) -> str:
-    return document(load_all([root / "a", root / "b"]))
+    return document(load_runs([root / "a", root / "b"]))
 
 
 def of_compare(root: Path, tmp_path: Path) -> str:
@@ -66,7 +66,7 @@ def of_one_figure(root: Path, tmp_path: Path) -> str:
 
 def of_reproduction(root: Path, tmp_path: Path) -> str:
     made = folders.table(tmp_path / "made")
-    return reproduced(made, decide(made), "again", finished=True).html()
+    return reproduction_page(made, decide(made), "again", finished=True).html()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_page_explains_each_of_them_once(
 
 def test_the_axes_of_a_heat_map_are_explained(tmp_path: Path) -> None:
     made = folders.heatmap(tmp_path / "made")
-    shown = reproduced(made, decide(made), "again", finished=True).html()
+    shown = reproduction_page(made, decide(made), "again", finished=True).html()
     assert "<b>α</b>: Weight of the EMA generator&#x27;s samples." in shown and "<b>λ</b>: Momentum" in shown
 
 

@@ -21,7 +21,7 @@ from analysis.next_commands import BASELINES
 from analysis.report.anonymous import anonymous
 from analysis.report.page import Page
 from analysis.report.winner_card import next_step, winner_card
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from analysis.runs.final_runs import final_runs
 from fedtune.api.run import plan_run
 from fedtune.cli import app
@@ -59,7 +59,7 @@ def final(search: Path) -> Final:
     """Writes a final run of the search's winner beside it."""
 
     def write(name: str = "one-final", **changed: Any) -> Path:
-        run = load(search)
+        run = load_run(search)
         assert run.best is not None
         source: dict[str, Any] = {
             "method": run.method,
@@ -96,9 +96,9 @@ def test_it_counts_what_was_stopped_and_what_that_saved(loaded: dict[str, Run]) 
 
 
 def test_the_search_is_held_against_fresh_seeds(search: Path, final: Final) -> None:
-    assert "On fresh seeds Not tried yet." in screen(load(search))
+    assert "On fresh seeds Not tried yet." in screen(load_run(search))
     folder = final()
-    run = load(search)
+    run = load_run(search)
     assert run.best is not None
     rows = [
         json.loads(line)
@@ -132,15 +132,15 @@ def test_the_search_is_held_against_fresh_seeds(search: Path, final: Final) -> N
 )
 def test_a_final_run_of_something_else_is_not_taken_for_it(search: Path, final: Final, changed: dict[str, Any]) -> None:
     final(**changed)
-    assert final_runs(load(search)) == []
+    assert final_runs(load_run(search)) == []
 
 
 def test_a_final_run_with_changed_settings_is_not_taken_for_it(search: Path, final: Final) -> None:
     path = final() / run_folder.EXPERIMENT
-    assert len(final_runs(load(search))) == 1
+    assert len(final_runs(load_run(search))) == 1
     content = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(content | {"values": content["values"] | {"clients": 3}}))
-    assert final_runs(load(search)) == []
+    assert final_runs(load_run(search)) == []
 
 
 def test_a_final_run_from_before_the_search_had_more_rounds_is_not_taken_for_it(search: Path, final: Final) -> None:
@@ -152,23 +152,23 @@ def test_a_final_run_from_before_the_search_had_more_rounds_is_not_taken_for_it(
     trained["source"]["parameters"] = parameters | {"rounds": 9}
     trained["values"]["rounds"] = 9
     (folder / run_folder.EXPERIMENT).write_text(yaml.safe_dump(trained))
-    assert content["rounds"] == 9 and len(final_runs(load(search))) == 1
+    assert content["rounds"] == 9 and len(final_runs(load_run(search))) == 1
     path.write_text(yaml.safe_dump(content | {"rounds": 12, "rounds_before": [9]}))
-    assert final_runs(load(search)) == []
+    assert final_runs(load_run(search)) == []
 
 
 def test_a_damaged_neighbour_does_not_stop_the_report(search: Path, final: Final) -> None:
     (final() / run_folder.STUDY).write_bytes(b"kind: run")
-    assert "On fresh seeds Not tried yet." in screen(load(search))
+    assert "On fresh seeds Not tried yet." in screen(load_run(search))
 
 
 def test_the_next_command_follows_from_what_was_done(
     search: Path, final: Final, loaded: dict[str, Run], tmp_path: Path
 ) -> None:
     assert next_step(loaded["tpe"], [])[0].startswith("fedtune resume ")
-    part = load(synthetic.write(tmp_path / "part", sampler="grid", rounds=3, cells=10, failures=False))
+    part = load_run(synthetic.write(tmp_path / "part", sampler="grid", rounds=3, cells=10, failures=False))
     assert next_step(part, [])[0] == f"fedtune resume {part.path}"
-    run = load(search)
+    run = load_run(search)
     assert next_step(run, [])[0] == f"fedtune run {search} --seeds 5"
     folder = final()
     assert next_step(run, final_runs(run))[0] == (
@@ -205,7 +205,7 @@ def planned(line: str, monkeypatch: pytest.MonkeyPatch) -> Plan:
 def test_the_baseline_is_trained_on_the_problem_of_the_final_run(
     search: Path, final: Final, settings: dict[str, Any], method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run = load(search)
+    run = load_run(search)
     assert run.best is not None
     if "dataset" in settings:
         rng, own = np.random.default_rng(0), tmp_path / str(settings["dataset"])
@@ -221,7 +221,7 @@ def test_the_baseline_is_trained_on_the_problem_of_the_final_run(
     folder = final(parameters=run.config(run.best) | settings)
     (tmp_path / f"{method}-final").mkdir()
     first, _, second = next_step(run, final_runs(run))[0].partition(" && ")
-    plan, trained = planned(first, monkeypatch), load(folder)
+    plan, trained = planned(first, monkeypatch), load_run(folder)
     values = trained.config(0)
     assert plan.experiment.method == method and plan.experiment.seed == trained.experiment["seed"]
     common = [key for key in plan.experiment.values if key in values]
@@ -241,7 +241,7 @@ def test_a_page_without_names_has_none_in_the_next_command(search: Path, final: 
     path = final() / run_folder.EXPERIMENT
     content = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(content | {"data_dir": "/home/me/data"}))
-    run = load(search)
+    run = load_run(search)
     assert "--data-dir /home/me/data" in next_step(run, final_runs(run))[0]
     line = next_step(anonymous(run), final_runs(run))[0]
     assert "/home" not in line and str(search.parent) not in line and "compare one-final ./fedrolex-final" in line
@@ -250,7 +250,7 @@ def test_a_page_without_names_has_none_in_the_next_command(search: Path, final: 
 def test_a_tie_is_said(tmp_path: Path) -> None:
     """Every accuracy is cut to one digit, so that several trials end at the same one."""
     folder = synthetic.write(tmp_path / "tie", trials=14, seeds=(0,), failures=False)
-    run = load(folder)
+    run = load_run(folder)
     for trial in run.frozen:
         trial.values = [round(trial.values[0], 1)]
     top = max(trial.values[0] for trial in run.frozen)
@@ -260,7 +260,7 @@ def test_a_tie_is_said(tmp_path: Path) -> None:
     assert f"A tie: trials {named}" in screen(run) and f"ended at the same best value, {100 * top:.2f} %;" in screen(
         run
     )
-    assert "A tie" not in screen(load(folder))
+    assert "A tie" not in screen(load_run(folder))
 
 
 def test_several_objectives_have_a_front_and_no_estimate(loaded: dict[str, Run]) -> None:
@@ -272,5 +272,5 @@ def test_several_objectives_have_a_front_and_no_estimate(loaded: dict[str, Run])
 
 def test_a_final_run_and_a_run_without_a_result_have_no_such_card(loaded: dict[str, Run], tmp_path: Path) -> None:
     assert screen(loaded["final"]) == ""
-    begun = load(synthetic.write(tmp_path / "begun", sampler="grid", rounds=3, cells=1))
+    begun = load_run(synthetic.write(tmp_path / "begun", sampler="grid", rounds=3, cells=1))
     assert begun.best is None and screen(begun) == ""

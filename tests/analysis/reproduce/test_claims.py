@@ -18,9 +18,9 @@ from scipy.stats import t, ttest_1samp
 
 from analysis.reproduce.claims import Decided, decide
 from analysis.reproduce.declaration import Claim, Reproduction, Row, Side, declared
-from analysis.reproduce.joined import joined
-from analysis.reproduce.made import Made, Record, Setting
-from analysis.reproduce.page import page, table_files, write_all
+from analysis.reproduce.folder import Made, ReproductionRecord, Setting
+from analysis.reproduce.joint_table import joined
+from analysis.reproduce.page import reproduction_page, table_files, write_all
 from analysis.reproduce.tables import every_number
 from search_spaces import run_folder
 from tests.analysis import synthetic
@@ -72,7 +72,7 @@ def made(
         (row, (omega,)): Cell(f"{row} {omega}", {m: dict(zip(SEEDS, v, strict=False)) for m, v in cell.items()})
         for (row, omega), cell in values.items()
     }
-    return Made(Path("x"), Record(one.name, "small", here, PAPER, {"omega": "ω"}), one, runs)
+    return Made(Path("x"), ReproductionRecord(one.name, "small", here, PAPER, {"omega": "ω"}), one, runs)
 
 
 def ahead(left: str, right: str, *metrics: str, **changes: Any) -> Claim:
@@ -151,7 +151,7 @@ def test_of_a_part_its_comparisons_decide_and_the_others_are_told() -> None:
     assert both.why.startswith("1 of 2 comparisons have no result yet. Of the others: The comparison has the paper's")
     assert [line.verdict for line in both.lines] == ["agrees", "no result"]
     assert (none.verdict, none.told) == ("not run", "not run")
-    text = "\n".join(page(part, decide(part), "fedtune reproduce x", finished=False).sections)
+    text = "\n".join(reproduction_page(part, decide(part), "fedtune reproduce x", finished=False).sections)
     assert text.count("not run<br>") == 1 and "in 3 of 4 cells" in text
 
 
@@ -231,7 +231,7 @@ def alike(differences: list[float], within: float = 0.01) -> Decided:
         ("A", (value,)): Cell(f"A {value}", {"amp": dict(zip(SEEDS, found, strict=True))})
         for value, found in values.items()
     }
-    return decide(Made(Path("x"), Record(one.name, "small", HERE, PAPER, {}), one, runs))[0]
+    return decide(Made(Path("x"), ReproductionRecord(one.name, "small", HERE, PAPER, {}), one, runs))[0]
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_the_page_of_a_table_has_both_numbers() -> None:
     one = made({("FedAvg", 1): {"amp": HIGH}, ("<FedKF>", 1): {"amp": LOW}}, ahead("FedAvg", "<FedKF>"))
     theirs = dataclasses.replace(PAPER, dataset="emnist_letters32")
     one = dataclasses.replace(one, record=dataclasses.replace(one.record, paper=theirs))
-    text = "\n".join(page(one, decide(one), "fedtune reproduce x", finished=False).sections)
+    text = "\n".join(reproduction_page(one, decide(one), "fedtune reproduce x", finished=False).sections)
     mean = 100 * sum(HIGH) / 4
     assert f"{mean:.2f}" in text and "83.78" in text  # Table V: FedAvg, EMNIST, α = 1
     assert "&lt;FedKF&gt;" in text and "<FedKF>" not in text
@@ -382,7 +382,7 @@ def test_a_number_is_compared_with_the_papers_on_its_own_terms() -> None:
     one = declared("fedkf-table12")
     values = [0.60, 0.59, 0.61]
     runs: Any = {("FedAvg", ()): Cell("FedAvg", {"amp": dict(zip(SEEDS, values, strict=False))})}
-    record = Record(one.name, "paper", theirs, theirs, {})
+    record = ReproductionRecord(one.name, "paper", theirs, theirs, {})
     found = next(n for n in every_number(Made(Path("x"), record, one, runs)) if (n.row, n.metric) == ("FedAvg", "amp"))
     variances = 1.0**2 / 3, 0.81**2 / 3
     statistic = (60.0 - 61.89) / math.sqrt(sum(variances))

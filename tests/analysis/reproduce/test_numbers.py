@@ -15,8 +15,8 @@ from scipy.stats import kendalltau
 from analysis.reproduce import tables
 from analysis.reproduce.claims import decide
 from analysis.reproduce.declaration import declared
-from analysis.reproduce.made import Made, Record, Setting
-from analysis.reproduce.page import page
+from analysis.reproduce.folder import Made, ReproductionRecord, Setting
+from analysis.reproduce.page import reproduction_page
 from analysis.reproduce.tables import disagreements, every_number, explanation, numbers, orders
 from search_spaces.errors import UserError
 from tests.analysis.reproduce.test_claims import SEEDS, Cell
@@ -31,7 +31,7 @@ def made(values: Mapping[str, list[float]], metric: str = "local_accuracy") -> M
     runs: Any = {
         (row, (10,)): Cell(row, {metric: dict(zip(SEEDS, each, strict=False))}) for row, each in values.items()
     }
-    record = Record("fedmdcg-table5", "paper", SETTING, SETTING, {"omega": "ω"})
+    record = ReproductionRecord("fedmdcg-table5", "paper", SETTING, SETTING, {"omega": "ω"})
     return Made(Path("x"), record, declared("fedmdcg-table5"), runs)
 
 
@@ -60,7 +60,7 @@ def test_a_disagreement_stands_with_its_explanation_or_without(written: Path) ->
     found = {n.row: n for n in every_number(one) if n.ours.n}
     assert {row: n.verdict for row, n in found.items()} == {"div0": "disagrees", "div1": "agrees", "div2": "disagrees"}
     assert [row["why"] for row in disagreements(one).rows] == ["Tried.", "not explained"]
-    said = html.unescape(page(one, decide(one), "again", finished=False).html())
+    said = html.unescape(reproduction_page(one, decide(one), "again", finished=False).html())
     assert "Of 18 numbers 1 agree, 2 disagree and 0 cannot be told; 15 have not been run." in said
     assert "Tried." in said and "not explained" in said
     lines = {row["row"]: row for row in numbers(one).rows if row["n"]}
@@ -71,7 +71,7 @@ def test_a_disagreement_stands_with_its_explanation_or_without(written: Path) ->
 def test_fewer_rounds_show_a_difference_and_no_verdict() -> None:
     short = Setting("fmnist", "lenet_code_64", 10, 20, 5)
     one = made({"div0": [0.5, 0.501]})
-    one = Made(one.path, Record("fedmdcg-table5", "paper", short, SETTING, {}), one.reproduction, one.runs)
+    one = Made(one.path, ReproductionRecord("fedmdcg-table5", "paper", short, SETTING, {}), one.reproduction, one.runs)
     judged = next(n.judged for n in every_number(one) if n.ours.n)
     assert (judged.verdict, judged.reason) == ("cannot be told", "20 of 100 rounds")
     assert judged.difference < -20 and math.isnan(judged.p)

@@ -10,8 +10,8 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from analysis.reproduce.claims import decide
-from analysis.reproduce.made import Made, load_made
-from analysis.reproduce.page import page, table_files
+from analysis.reproduce.folder import Made, load_made
+from analysis.reproduce.page import reproduction_page, table_files
 from analysis.reproduce.tables import agreement, numbers
 from fedtune.api.reproduce import Reproduced
 from fedtune.commands._reproduce_output import result
@@ -33,7 +33,7 @@ def test_brackets_of_the_best_round_agree_in_table_page_and_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = folders.brackets(tmp_path, record=folders.FASHION)
-    drawn = html.unescape(page(made, decide(made), "again", finished=True).html()).replace("\u00a0", " ")
+    drawn = html.unescape(reproduction_page(made, decide(made), "again", finished=True).html()).replace("\u00a0", " ")
     said = printed(made, capsys, monkeypatch)
     rows = [row for row in numbers(made).rows if row["n"]]
     assert len(rows) == 2 * 2 * 3, "two metrics of two rows under three conditions"
@@ -69,7 +69,7 @@ def test_hostile_texts_do_nothing_on_the_page(kind: str, tmp_path: Path) -> None
         strange.failed(next(iter(made.runs.values())).path, f"RuntimeError: {strange.EVIL}")
     hostile = load_made(made.path)
     again = f"fedtune resume {quote(str(made.path))}"
-    drawn = page(hostile, decide(hostile), again, finished=False).html().replace(get_plotlyjs(), "")
+    drawn = reproduction_page(hostile, decide(hostile), again, finished=False).html().replace(get_plotlyjs(), "")
     assert [harm for harm in ("<img", "\x1b", "\x07", "\u202e") if harm in drawn] == []
     assert drawn.count("</script>") == 3
     said = html.unescape(drawn)

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from analysis.runs.conditions import conditions, holds, named
 from tests.analysis import varied
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return load(varied.fairness(tmp_path_factory.mktemp("runs") / "fairness"))
+    return load_run(varied.fairness(tmp_path_factory.mktemp("runs") / "fairness"))
 
 
 def test_there_is_no_best_in_all(run: Run) -> None:
@@ -37,7 +37,7 @@ def test_each_condition_is_a_run_of_its_own(run: Run) -> None:
 def test_a_run_without_conditions_has_the_empty_one(tmp_path: Path) -> None:
     from tests.analysis import synthetic
 
-    plain = load(synthetic.write(tmp_path / "plain", failures=False))
+    plain = load_run(synthetic.write(tmp_path / "plain", failures=False))
     assert plain.conditions == [{}] and not plain.crossed and plain.best is not None
     assert conditions([], []) == [{}] and holds({}, {"a": 1}) and not holds({"a": 2}, {"a": 1})
     assert named({"omega": 0.1, "use_ema": True, "dataset": "digits"}) == "omega=0.1, use_ema=true, dataset=digits"

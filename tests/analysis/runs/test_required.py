@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.report import build
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from fedtune.api.search import Best
 from tests.analysis.varied import asked
 from tests.fedtune.played import searched
@@ -85,4 +85,4 @@ def test_the_result_and_the_report_say_it(run: Run, tmp_path: Path) -> None:
 
 def test_it_is_recorded(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"trials": 3, "require": ("val_wlp>=0.01",)}
-    assert str(load(searched(tmp_path / "run", **changes).path).requirements[0]) == "val_wlp>=0.01"
+    assert str(load_run(searched(tmp_path / "run", **changes).path).requirements[0]) == "val_wlp>=0.01"

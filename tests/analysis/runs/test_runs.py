@@ -16,7 +16,7 @@ import optuna
 import pandas as pd
 import pytest
 
-from analysis.runs import load, load_all, names
+from analysis.runs import load_run, load_runs, run_names
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests import study_file
@@ -30,7 +30,7 @@ def copy(root: Path, tmp_path: Path) -> Path:
 
 
 def test_every_trial_is_a_row_with_its_outcome(root: Path) -> None:
-    run = load(root / "tpe")
+    run = load_run(root / "tpe")
     states = run.trials["state"].value_counts().to_dict()
     assert states == {"COMPLETE": 14, "PRUNED": 7, "FAIL": 2, "RUNNING": 1}
     assert run.trials.set_index("number").loc[8, "stop_reason"] == "diverged"
@@ -40,7 +40,7 @@ def test_every_trial_is_a_row_with_its_outcome(root: Path) -> None:
 
 
 def test_rounds_are_tidy_and_means_are_over_seeds(root: Path) -> None:
-    run = load(root / "tpe")
+    run = load_run(root / "tpe")
     lines = [
         json.loads(x) for x in (root / "tpe" / run_folder.trial_folder(0) / run_folder.ROUNDS).read_text().splitlines()
     ]
@@ -59,7 +59,7 @@ def test_a_torn_last_line_is_left_out_and_the_later_of_two_lines_counts(copy: Pa
         file.write(
             json.dumps(first | {"global_accuracy": 0.123, "train_loss": None}) + "\n" + '{"round": 10, "seed": 0, "glob'
         )
-    run = load(copy)
+    run = load_run(copy)
     mine = run.rounds[(run.rounds["trial"] == 0) & (run.rounds["seed"] == first["seed"])].set_index("round")
     assert 10 not in mine.index and mine.loc[1, "global_accuracy"] == 0.123 and np.isnan(mine.loc[1, "train_loss"])
 
@@ -67,14 +67,14 @@ def test_a_torn_last_line_is_left_out_and_the_later_of_two_lines_counts(copy: Pa
 def test_a_line_that_is_complete_but_lacks_its_newline_is_not_trusted(copy: Path) -> None:
     path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
     path.write_text(path.read_text() + json.dumps({"round": 10, "seed": 0, "global_accuracy": 1.0}))
-    assert int(load(copy).curves.query("trial == 0")["round"].max()) == 9
+    assert int(load_run(copy).curves.query("trial == 0")["round"].max()) == 9
 
 
 def test_missing_trial_folders_and_side_files_leave_the_rest_readable(copy: Path) -> None:
     shutil.rmtree(copy / run_folder.TRIALS)
     (copy / run_folder.SPACE).unlink()
     (copy / run_folder.PROVENANCE).write_text("{half")
-    run = load(copy)
+    run = load_run(copy)
     assert (
         run.rounds.empty
         and run.curves.empty
@@ -88,21 +88,21 @@ def test_missing_trial_folders_and_side_files_leave_the_rest_readable(copy: Path
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"round": 1e999, "seed": 0}', "[]"])
 def test_a_line_that_is_no_row_is_passed_over(copy: Path, line: str) -> None:
     path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
-    before = load(copy).rounds
+    before = load_run(copy).rounds
     path.write_text(line + "\n" + path.read_text())
-    pd.testing.assert_frame_equal(load(copy).rounds, before)
+    pd.testing.assert_frame_equal(load_run(copy).rounds, before)
 
 
 def test_a_whole_number_that_no_float_holds_is_infinite(copy: Path) -> None:
     path = copy / run_folder.trial_folder(0) / run_folder.ROUNDS
     path.write_text('{"round": 99, "seed": 0, "amp": ' + "9" * 400 + "}\n" + path.read_text())
-    found = load(copy).rounds
+    found = load_run(copy).rounds
     assert found.loc[(found["trial"] == 0) & (found["round"] == 99), "amp"].tolist() == [math.inf]
 
 
 def test_the_number_of_rounds_of_a_live_trial_comes_from_its_file(copy: Path) -> None:
     study_file.change(copy / run_folder.STUDY, lambda trial: trial["user_attrs"].pop("rounds"))
-    assert load(copy).trials.set_index("number").loc[23, "rounds"] == 4
+    assert load_run(copy).trials.set_index("number").loc[23, "rounds"] == 4
 
 
 def test_a_read_only_folder_can_be_read_and_nothing_is_left_in_it(copy: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_read_only_folder_can_be_read_and_nothing_is_left_in_it(copy: Path) ->
     for path in [copy, *copy.rglob("*")]:
         path.chmod(path.stat().st_mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
     try:
-        assert len(load(copy).trials) == 24
+        assert len(load_run(copy).trials) == 24
         assert sorted(p.name for p in copy.iterdir()) == before
     finally:
         for path in [copy, *copy.rglob("*")]:
@@ -121,22 +121,22 @@ def test_reading_does_not_change_the_study_and_works_while_a_driver_writes(copy:
     live = optuna.load_study(study_name=None, storage=journal(copy))
     running = live.ask()
     content = (copy / run_folder.STUDY).read_bytes()
-    assert load(copy).trials["state"].tolist()[-1] == "RUNNING"
+    assert load_run(copy).trials["state"].tolist()[-1] == "RUNNING"
     assert (copy / run_folder.STUDY).read_bytes() == content
     live.tell(running, state=optuna.trial.TrialState.FAIL)
-    assert load(copy).trials["state"].tolist()[-1] == "FAIL"
+    assert load_run(copy).trials["state"].tolist()[-1] == "FAIL"
 
 
 def test_a_moved_run_with_odd_characters_in_its_path(copy: Path, tmp_path: Path) -> None:
     target = tmp_path / "a b?#%20é" / "<script>"
     target.parent.mkdir()
     copy.rename(target)
-    run = load(target)
+    run = load_run(target)
     assert run.name == "<script>" and len(run.trials) == 24 and not run.rounds.empty
 
 
 def test_two_objectives_have_a_front(root: Path) -> None:
-    run = load(root / "pareto")
+    run = load_run(root / "pareto")
     assert run.directions == ("maximize", "minimize") and run.best in run.front
     # Traffic is equal everywhere, so only the most accurate trial is optimal.
     assert run.front == [run.best]
@@ -144,7 +144,7 @@ def test_two_objectives_have_a_front(root: Path) -> None:
 
 def test_of_two_objectives_the_knee_of_the_front_is_chosen(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path / "two", trials=25, metric=("val_global_accuracy", "fm"))
-    last = load(folder).finals["global_accuracy"]
+    last = load_run(folder).finals["global_accuracy"]
 
     def conflicting(trial: dict[str, Any], number: int) -> None:  # what is to be low is high where the first one is
         if trial["values"]:
@@ -152,7 +152,7 @@ def test_of_two_objectives_the_knee_of_the_front_is_chosen(tmp_path: Path) -> No
 
     for number in range(25):
         study_file.change(folder / run_folder.STUDY, partial(conflicting, number=number), number)
-    run = load(folder)
+    run = load_run(folder)
     ends = {t.number: t.values for t in run.frozen if t.state.name == "COMPLETE"}
     assert 2 < len(run.front) < len(ends)
     first, second = ({number: sign * ends[number][i] for number in run.front} for i, sign in ((0, 1), (1, -1)))
@@ -165,7 +165,7 @@ def test_of_two_objectives_the_knee_of_the_front_is_chosen(tmp_path: Path) -> No
 
 
 def test_a_final_run_is_all_of_its_trials(root: Path) -> None:
-    run = load(root / "final")
+    run = load_run(root / "final")
     assert run.chosen == [0, 1, 2] and sorted(run.over_seeds("global_accuracy")) == [1000, 1001, 1002]
 
 
@@ -183,7 +183,7 @@ def test_a_final_run_is_all_of_its_trials(root: Path) -> None:
 def test_what_is_no_run_is_told_in_one_sentence(tmp_path: Path, make: object, words: str) -> None:
     make(tmp_path / "x")  # type: ignore[operator]
     with pytest.raises(UserError, match=words) as caught:
-        load(tmp_path / "x")
+        load_run(tmp_path / "x")
     assert len(caught.value.problems) == 1
 
 
@@ -201,19 +201,19 @@ def test_what_is_no_run_is_told_in_one_sentence(tmp_path: Path, make: object, wo
 def test_broken_files_are_told_in_one_sentence(copy: Path, file: str, content: bytes, words: str) -> None:
     (copy / file).write_bytes(content)
     with pytest.raises(UserError, match=words):
-        load(copy)
+        load_run(copy)
 
 
 def test_all_problems_of_several_runs_are_told_at_once(root: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        load_all([root / "tpe", tmp_path / "a", tmp_path / "b"])
+        load_runs([root / "tpe", tmp_path / "a", tmp_path / "b"])
     assert len(caught.value.problems) == 2
 
 
 def test_runs_of_one_name_are_told_apart(root: Path, copy: Path, tmp_path: Path) -> None:
     twin = Path(shutil.copytree(copy, tmp_path / "elsewhere" / "copy"))
-    assert names([load(copy), load(twin)]) == [f"{copy.parent.name}/copy", "elsewhere/copy"]
-    assert names([load(copy), load(copy)]) == [f"{copy.parent.name}/copy #1", f"{copy.parent.name}/copy #2"]
+    assert run_names([load_run(copy), load_run(twin)]) == [f"{copy.parent.name}/copy", "elsewhere/copy"]
+    assert run_names([load_run(copy), load_run(copy)]) == [f"{copy.parent.name}/copy #1", f"{copy.parent.name}/copy #2"]
 
 
 def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> No
     )
     synthetic.multiply(tmp_path / "large", 40)
     started = time.perf_counter()
-    run = load(tmp_path / "large")
+    run = load_run(tmp_path / "large")
     assert len(run.trials) == 10_000 and len(run.rounds) > 15_000
     read = time.perf_counter() - started
     page = build(tmp_path / "large")
@@ -235,7 +235,7 @@ def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> No
 
 def test_the_last_value_is_that_of_the_rounds_whatever_the_study_says(copy: Path) -> None:
     """A driver that was killed has told the study nothing, and what it told is a copy."""
-    run = load(copy)
+    run = load_run(copy)
     number = run.best
     assert number is not None
     rows = [
@@ -256,13 +256,13 @@ def test_a_metric_that_was_not_finite_for_one_seed_has_no_last_value(copy: Path)
     rows[-1]["global_accuracy"] = None
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert len({row["seed"] for row in rows}) > 1, "the test needs several seeds"
-    run = load(copy)
+    run = load_run(copy)
     assert np.isnan(run.finals.loc[0, "global_accuracy"]) and "global_accuracy" not in run.measured(0)
     assert np.isfinite(run.finals.loc[0, "local_accuracy"])
 
 
 def test_a_run_without_its_trials_folders_still_has_its_objectives(copy: Path) -> None:
     shutil.rmtree(copy / run_folder.TRIALS)
-    run = load(copy)
+    run = load_run(copy)
     assert run.best is not None and list(run.finals.columns) == list(run.metrics)
     assert run.finals.loc[run.best, run.metrics[0]] == run.trials.set_index("number").loc[run.best, "value"]

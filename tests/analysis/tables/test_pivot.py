@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from analysis.labels import Labels, decimals
-from analysis.runs import load_all
+from analysis.runs import load_runs
 from analysis.tables.cells import cells
 from analysis.tables.effects import effects, effects_table
 from analysis.tables.pivot import pivot, to_csv, to_json
@@ -45,7 +45,7 @@ def values(root: Path, name: str, trial: int, metric: str = "global_accuracy") -
 
 
 def test_a_row_for_every_variant(root: Path) -> None:
-    found = cells(load_all(root / "fairness"), variants=["merge_op"])
+    found = cells(load_runs(root / "fairness"), variants=["merge_op"])
     assert found.by == ("omega",) and found.conditions == [(10.0,), (1.0,), (0.1,)]
     assert found.rows == ["dfrd, merge_op = mul", "dfrd, merge_op = add"]
     cell = found.of("dfrd, merge_op = add", (1.0,))
@@ -59,13 +59,13 @@ def test_a_target_that_was_not_reached_keeps_its_row(tmp_path: Path) -> None:
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         reached = 2 if "reaches" in path.parts else None
         path.write_text("".join(json.dumps({**row, "rounds_to_target": reached}) + "\n" for row in rows))
-    table = pivot(cells(load_all([tmp_path / "reaches", tmp_path / "waits"])), "rounds_to_target")
+    table = pivot(cells(load_runs([tmp_path / "reaches", tmp_path / "waits"])), "rounds_to_target")
     assert list(table.rows) == ["dfrd", "fedavg"] and len(table.conditions) == 3
     for condition in table.conditions:
         assert table.text("dfrd", condition) == "2.00 ± 0.00" and table.text("fedavg", condition) == "–"
     assert table.printed().rows == [("dfrd",), ("fedavg",)]
     assert any("did not reach the target" in note for note in table.notes())
-    assert not any("target" in note for note in pivot(cells(load_all(tmp_path / "reaches")), "wlp").notes())
+    assert not any("target" in note for note in pivot(cells(load_runs(tmp_path / "reaches")), "wlp").notes())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_numbers_have_the_digits_that_their_unit_needs(metric: str, expected: in
 
 def test_a_search_takes_part_with_the_best_of_each_condition(root: Path) -> None:
     """And a run of its own for one condition stands in that column."""
-    found = cells(load_all([root / "fairness", root / "one"]))
+    found = cells(load_runs([root / "fairness", root / "one"]))
     assert found.rows == ["dfrd", "moon"] and found.of("moon", (10.0,)) is None
     for place, omega in enumerate(varied.OMEGAS):
         cell = found.of("dfrd", (omega,))
@@ -90,7 +90,7 @@ def test_a_search_takes_part_with_the_best_of_each_condition(root: Path) -> None
 
 def test_runs_that_share_a_row_and_a_condition_are_named(root: Path, tmp_path: Path) -> None:
     again = varied.fairness(tmp_path / "again", shift=-0.1)
-    found = cells(load_all([root / "fairness", again]))
+    found = cells(load_runs([root / "fairness", again]))
     assert found.rows == ["dfrd (fairness)", "dfrd (again)"]
 
 
@@ -98,24 +98,24 @@ def test_nothing_is_averaged_over_a_condition(root: Path) -> None:
     with pytest.raises(
         UserError, match=r"crossed varies dataset too.*Add --by dataset, or choose.*--where dataset=digits"
     ):
-        cells(load_all(root / "crossed"), ["omega"])
-    chosen = cells(load_all(root / "crossed"), ["omega"], where={"dataset": "svhn"})
+        cells(load_runs(root / "crossed"), ["omega"])
+    chosen = cells(load_runs(root / "crossed"), ["omega"], where={"dataset": "svhn"})
     cell = chosen.of("dfrd", (0.1,))
     assert cell is not None and cell.values("amp") == values(root, "crossed", 5, "amp")
-    assert cells(load_all(root / "crossed"), where={"dataset": "svhn"}).by == ("omega",)
+    assert cells(load_runs(root / "crossed"), where={"dataset": "svhn"}).by == ("omega",)
 
 
 def test_what_cannot_be_asked_for(root: Path) -> None:
     with pytest.raises(UserError, match=r"Unknown parameter of fairness 'omga'.*Did you mean 'omega'"):
-        cells(load_all(root / "fairness"), ["omga"])
+        cells(load_runs(root / "fairness"), ["omga"])
     with pytest.raises(UserError, match="No run varies a condition of the experiment"):
-        cells(load_all(root / "one"))
+        cells(load_runs(root / "one"))
     with pytest.raises(UserError, match="No trial of these runs has completed under"):
-        cells(load_all(root / "fairness"), where={"omega": "7"})
+        cells(load_runs(root / "fairness"), where={"omega": "7"})
 
 
 def test_means_and_spreads_are_those_of_the_files(root: Path) -> None:
-    table = pivot(cells(load_all(root / "fairness"), variants=["merge_op"]), "global_accuracy", "local_accuracy")
+    table = pivot(cells(load_runs(root / "fairness"), variants=["merge_op"]), "global_accuracy", "local_accuracy")
     frame = table.frame().set_index(["row", "omega"])
     for trial, (merge, omega) in enumerate((m, w) for m in varied.MERGES for w in varied.OMEGAS):
         row = frame.loc[(f"dfrd, merge_op = {merge}", omega)]
@@ -131,7 +131,7 @@ def test_means_and_spreads_are_those_of_the_files(root: Path) -> None:
 def test_in_the_best_round_the_bracket_is_of_its_own_best_round_too(tmp_path: Path) -> None:
     """By the files alone; fm is better where it is lower."""
     folder = varied.fairness(tmp_path / "long", rounds=20)
-    found = cells(load_all(folder), variants=["merge_op"])
+    found = cells(load_runs(folder), variants=["merge_op"])
     later = 0
     for bracket, best in (("local_accuracy", max), ("fm", min)):
         for readout in ("best", "last"):
@@ -148,7 +148,7 @@ def test_in_the_best_round_the_bracket_is_of_its_own_best_round_too(tmp_path: Pa
 
 def test_the_best_is_bold_and_what_is_not_told_from_it_underlined(root: Path) -> None:
     """p by SciPy's paired test of the raw values, times the rank that Holm gives it."""
-    found = cells(load_all([root / "fairness", root / "weaker"]), variants=["merge_op"])
+    found = cells(load_runs([root / "fairness", root / "weaker"]), variants=["merge_op"])
     table = pivot(found, "global_accuracy")
     for column, omega in enumerate(varied.OMEGAS):
         raw = {
@@ -172,13 +172,13 @@ def test_the_best_is_bold_and_what_is_not_told_from_it_underlined(root: Path) ->
 
 def test_equal_means_are_both_best(root: Path, tmp_path: Path) -> None:
     twin = varied.fairness(tmp_path / "twin")
-    table = pivot(cells(load_all([root / "fairness", twin]), variants=["merge_op"]), "amp")
+    table = pivot(cells(load_runs([root / "fairness", twin]), variants=["merge_op"]), "amp")
     entries = [table.entries[row, (10.0,)] for row in table.rows]
     assert [e.best for e in entries] == [True, False, True, False] and not entries[2].tied
 
 
 def test_one_seed_tells_nothing_apart(tmp_path: Path) -> None:
-    found = cells(load_all(varied.fairness(tmp_path / "single", seeds=(0,))), variants=["merge_op"])
+    found = cells(load_runs(varied.fairness(tmp_path / "single", seeds=(0,))), variants=["merge_op"])
     table = pivot(found, "global_accuracy")
     assert all(e.best != e.tied for e in table.entries.values())
     assert any("fewer than two seeds" in note for note in table.notes())
@@ -186,7 +186,7 @@ def test_one_seed_tells_nothing_apart(tmp_path: Path) -> None:
 
 
 def test_less_is_better_where_the_metric_says_so(root: Path) -> None:
-    table = pivot(cells(load_all(root / "fairness"), variants=["merge_op"]), "fm")
+    table = pivot(cells(load_runs(root / "fairness"), variants=["merge_op"]), "fm")
     column = {row: table.entries[row, (0.1,)] for row in table.rows}
     assert [e.best for e in column.values()] == [
         e.summary.mean == min(x.summary.mean for x in column.values()) for e in column.values()
@@ -194,7 +194,7 @@ def test_less_is_better_where_the_metric_says_so(root: Path) -> None:
 
 
 def test_latex(root: Path) -> None:
-    table = pivot(cells(load_all(root / "crossed")), "global_accuracy")
+    table = pivot(cells(load_runs(root / "crossed")), "global_accuracy")
     text = table.printed().latex()
     lines = text.splitlines()
     assert r"\begin{tabular}{lcccccc}" in lines and lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
@@ -207,7 +207,7 @@ def test_latex(root: Path) -> None:
 
 
 def test_markdown_html_and_csv_have_the_same_cells(root: Path) -> None:
-    table = pivot(cells(load_all([root / "fairness", root / "weaker"])), "global_accuracy")
+    table = pivot(cells(load_runs([root / "fairness", root / "weaker"])), "global_accuracy")
     mean, std = varied.mean_std(values(root, "weaker", 0 if table.entries["fedavg", (10.0,)].trial == 0 else 3))
     shown = f"{100 * mean:.2f} ± {100 * std:.2f}"
     assert shown in table.printed().markdown() and shown.replace(" ", "\u00a0") in table.printed().html()
@@ -224,14 +224,14 @@ def test_markdown_html_and_csv_have_the_same_cells(root: Path) -> None:
 def test_names_are_text_everywhere(tmp_path: Path) -> None:
     """HTML, Markdown and LaTeX in the name of a method."""
     nasty = varied.fairness(tmp_path / "x", method="<b>|$&_`")
-    table = pivot(cells(load_all(nasty)), "global_accuracy")
+    table = pivot(cells(load_runs(nasty)), "global_accuracy")
     assert "<b>|" not in table.printed().html() and "&lt;b&gt;|$&amp;_`" in table.printed().html()
     assert r"&lt;b&gt;\|$&amp;\_\`" in table.printed().markdown()
     assert r"\textless{}b\textgreater{}|\$\&\_`" in table.printed().latex()
 
 
 def test_an_effect_is_the_difference_of_pairs_that_differ_in_it_alone(root: Path) -> None:
-    run = load_all(root / "fairness")[0]
+    run = load_runs(root / "fairness")[0]
     found = effects(run, "global_accuracy")
     assert [(e.value, e.reference, e.condition["omega"]) for e in found] == [("add", "mul", w) for w in varied.OMEGAS]
     for place, effect in enumerate(found):
@@ -251,5 +251,5 @@ def test_an_effect_is_the_difference_of_pairs_that_differ_in_it_alone(root: Path
 
 
 def test_there_is_no_effect_where_nothing_was_searched(root: Path) -> None:
-    run = load_all(root / "crossed")[0]
+    run = load_runs(root / "crossed")[0]
     assert effects_table(run, "global_accuracy", Labels.of([run])) is None

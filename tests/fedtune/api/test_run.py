@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.api.export import export
 from fedtune.api.run import plan_run
 from fedtune.options import RunRequest
@@ -28,7 +28,7 @@ def test_of_a_run_directory_the_winner_is_trained(search: Path, tmp_path: Path) 
     theirs = plan_run(RunRequest(str(tmp_path / "best.yaml"), runs_dir=str(tmp_path)), 2)
     assert dataclasses.asdict(ours.experiment) == dataclasses.asdict(theirs.experiment)
     assert ours.folder == theirs.folder == tmp_path / "found-final"
-    run = load(search)
+    run = load_run(search)
     assert run.best is not None
     assert ours.experiment.values["alpha"] == run.parameters(run.best)["alpha"]
 

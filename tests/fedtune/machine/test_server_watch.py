@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.api.resume import resume
 from fedtune.api.search import carry_out
 from fedtune.machine import cluster, private_ray, server_watch
@@ -133,4 +133,4 @@ def test_where_ray_does_not_start_the_run_stays_and_can_go_on(
         with pytest.raises(ServersLost, match="Failed to start GCS") as told:
             goes_on()
         assert told.value.exit_code == 3 and f"`fedtune resume '{folder}'`" in str(told.value)
-        assert len(told.value.problems) == 1 and not is_driven(folder) and load(folder).frozen == []
+        assert len(told.value.problems) == 1 and not is_driven(folder) and load_run(folder).frozen == []

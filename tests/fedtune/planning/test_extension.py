@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from fedtune.api.search import space_of
 from fedtune.cli import main
 from fedtune.options import ExtendRequest
@@ -32,7 +32,7 @@ def edited(folder: Path, **changes: Any) -> Run:
     write_document(folder / run_folder.EXPERIMENT, made.to_yaml())
     if made.budget is not None:
         study_file.change(folder / run_folder.STUDY, lambda trial: trial["user_attrs"].update(seed=0))
-    return load(folder)
+    return load_run(folder)
 
 
 def asked(run: Run, **more: Any) -> Experiment:
@@ -127,7 +127,7 @@ def test_a_method_that_plans_over_all_rounds_is_refused(tmp_path: Path) -> None:
 
 def test_a_search_that_has_not_begun_can_have_any_rounds(tmp_path: Path) -> None:
     start(tmp_path / "run", method="fedphp", rounds=4, values={"eval_every": 3})
-    assert asked(load(tmp_path / "run"), rounds=2).rounds == 6
+    assert asked(load_run(tmp_path / "run"), rounds=2).rounds == 6
 
 
 def test_a_final_run_and_a_cell_of_a_reproduction_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.planning.earlier_runs import opened
 from fedtune.planning.known import POINTS
 from fedtune.trials.samplers import STARTUP
@@ -232,7 +232,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_damaged_is_left_out_and_told(old: Path, tmp_path: Path, damage: str) -> None:
     shutil.copytree(old, tmp_path / "old")
     DAMAGE[damage](tmp_path / "old" / run_folder.trial_folder(1))
-    made = begin(tmp_path / "new", load(tmp_path / "old"))
+    made = begin(tmp_path / "new", load_run(tmp_path / "old"))
     assert made.experiment.taken == 1 and points(made) == [PAPER]
     assert "old: 1 of these trials has damaged or incomplete files, so no result is taken there." in made.notes
 
@@ -240,7 +240,7 @@ def test_what_is_damaged_is_left_out_and_told(old: Path, tmp_path: Path, damage:
 def test_a_line_that_was_written_twice_counts_once(old: Path, tmp_path: Path) -> None:
     shutil.copytree(old, tmp_path / "old")
     lines(lambda rows: rows.insert(0, rows[0]))(tmp_path / "old" / run_folder.trial_folder(1))
-    made = begin(tmp_path / "new", load(tmp_path / "old"))
+    made = begin(tmp_path / "new", load_run(tmp_path / "old"))
     assert made.experiment.taken == 2 and len(made.taken[1].rows) == 18
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis import machines
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
 from fedtune.planning.unchanged import check_unchanged
@@ -63,7 +63,7 @@ def begun(folder: Path, method: str) -> Path:
 def checked(folder: Path, **options: bool) -> list[str]:
     from fedtune.api.search import Experiment, complete
 
-    run = load(folder)
+    run = load_run(folder)
     return check_unchanged(run, *complete(folder, Experiment.of(run)), **options)
 
 

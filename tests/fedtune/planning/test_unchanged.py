@@ -51,9 +51,9 @@ class Begun:
         path.write_text(json.dumps(recorded))
 
     def notes(self, **options: bool) -> list[str]:
-        from analysis.runs import load
+        from analysis.runs import load_run
 
-        return check_unchanged(load(self.folder), self.experiment, self.space, **options)
+        return check_unchanged(load_run(self.folder), self.experiment, self.space, **options)
 
 
 @pytest.fixture

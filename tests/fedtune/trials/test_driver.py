@@ -13,7 +13,7 @@ import optuna
 import pytest
 
 from analysis import machines
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.api.export import export
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
@@ -222,7 +222,7 @@ def test_a_process_that_is_killed_at_the_same_round_is_no_failed_trial(conduct: 
     with pytest.raises(EndedFromOutside, match="died 3 times, each time after round 0, and nothing says") as told:
         conduct("run", **asked, values={"trouble": "die always"})
     assert told.value.exit_code == 3
-    [trial] = load(tmp_path / "run").frozen
+    [trial] = load_run(tmp_path / "run").frozen
     assert trial.state.name == "RUNNING" and trial.user_attrs["stop_reason"] == "interrupted"
     assert "error" not in trial.user_attrs
 
@@ -233,7 +233,7 @@ def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduc
     asked(tmp_path / "calm", **rest)
     with pytest.raises(EndedFromOutside, match="died 3 times, after the rounds 1, 2 and 3, so it was ended from out"):
         conduct("run", **rest, values={"trouble": "die later", "flag": str(tmp_path / "flag")})
-    [trial] = load(tmp_path / "run").frozen
+    [trial] = load_run(tmp_path / "run").frozen
     assert trial.state.name == "RUNNING" and trial.user_attrs["stop_reason"] == "interrupted"
     assert "error" not in trial.user_attrs
     assert resume(tmp_path / "run", quiet=True, simulate=Fake).counts == {"COMPLETE": 1}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis.runs import load
+from analysis.runs import load_run
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import write_document
@@ -53,7 +53,7 @@ def test_a_search_that_goes_on_is_the_longer_search(tmp_path: Path, changes: dic
     searched(tmp_path / "long", **PLAIN | changes, rounds=6)
     searched(tmp_path / "short", **PLAIN | changes, rounds=4)
     made = lengthen(tmp_path / "short", 2)
-    assert len(unfinished(load(tmp_path / "short").frozen, made)) == 6
+    assert len(unfinished(load_run(tmp_path / "short").frozen, made)) == 6
     go_on(tmp_path / "short", made)
     play(tmp_path / "short", width=3, sessions=2)
     found = frozen(tmp_path / "short")
@@ -65,7 +65,7 @@ def test_trials_that_go_on_run_and_have_no_value_yet(tmp_path: Path) -> None:
     searched(tmp_path / "run", **PLAIN, rounds=4)
     before = frozen(tmp_path / "run")
     made = lengthen(tmp_path / "run", 3)
-    assert not is_over(load(tmp_path / "run").frozen, made), "the study does not know of it yet"
+    assert not is_over(load_run(tmp_path / "run").frozen, made), "the study does not know of it yet"
     go_on(tmp_path / "run", made)
     study = StudyFile(tmp_path / "run")
     trials = study.trials()
@@ -94,7 +94,7 @@ def test_stopped_and_failed_trials_stay_as_they_are(tmp_path: Path) -> None:
         ran = after[number]["attributes"]["rounds"]
         assert 4 < ran <= 9 and after[number]["rows"][: 2 * 4] == before[number]["rows"]
         assert after[number]["state"] == ("COMPLETE" if ran == 9 else "PRUNED")
-    assert is_over(load(tmp_path / "run").frozen, made)
+    assert is_over(load_run(tmp_path / "run").frozen, made)
 
 
 def test_a_search_that_learns_goes_on_to_the_same_end_however_often_it_is_killed(tmp_path: Path) -> None:

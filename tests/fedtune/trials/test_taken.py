@@ -38,9 +38,9 @@ def warm(folder: Path, old: Path, **changes: Any) -> Experiment:
     """A run that takes the results of `old`, which is deleted before anything is run."""
     copy = folder.parent / f"earlier-{folder.name}" / "old"
     shutil.copytree(old, copy)
-    from analysis.runs import load
+    from analysis.runs import load_run
 
-    made = begin(folder, load(copy), **{"trials": 4, **changes})
+    made = begin(folder, load_run(copy), **{"trials": 4, **changes})
     shutil.rmtree(copy)
     return made.experiment
 

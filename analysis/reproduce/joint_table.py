@@ -23,7 +23,7 @@ from analysis.labels import Labels
 from analysis.report.files import PICTURES, table_page, write_figure, write_picture
 from analysis.report.page import write
 from analysis.report.table_picture import text_table_picture
-from analysis.reproduce.made import Made
+from analysis.reproduce.folder import Made
 from analysis.runs.conditions import means, show
 from analysis.tables.cells import Cells, Condition
 from analysis.tables.pivot import Pivot, pivot, printed, to_csv

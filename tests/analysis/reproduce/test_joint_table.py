@@ -16,8 +16,8 @@ from analysis.loaded import load
 from analysis.report.files import write_picture
 from analysis.report.table_picture import text_table_picture
 from analysis.reproduce.declaration import declared, known
-from analysis.reproduce.joined import Joined, joined
-from analysis.reproduce.made import Setting, load_made
+from analysis.reproduce.folder import Setting, load_made
+from analysis.reproduce.joint_table import Joined, joined
 from analysis.reproduce.page import table_files
 from fedtune.cli import app
 from search_spaces import run_folder

@@ -15,7 +15,7 @@ from analysis import style
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ImageGrid:
     """A picture of tiles in rows and columns, and the middles of these in its pixels."""
 
     #: The PNG as an address.
@@ -26,7 +26,7 @@ class Sheet:
     rows: tuple[float, ...]
 
 
-def sheet(tiles: Sequence[Sequence[NDArray[np.uint8] | None]], below: float = 0.1) -> Sheet:
+def image_grid(tiles: Sequence[Sequence[NDArray[np.uint8] | None]], below: float = 0.1) -> ImageGrid:
     """Rows of images `(ch, H, W)` of one size; None leaves a place empty. What is empty lets the page through, so a
     sheet stands on a bright page and on a dark one. Unless there are three channels, the first is shown as grey.
     `below` is the room under each row, as a part of an image."""
@@ -47,7 +47,7 @@ def sheet(tiles: Sequence[Sequence[NDArray[np.uint8] | None]], below: float = 0.
                 place[..., 3] = 255
     buffer = io.BytesIO()
     Image.fromarray(canvas).save(buffer, format="PNG", optimize=True)
-    return Sheet(
+    return ImageGrid(
         "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode(),
         canvas.shape[1],
         canvas.shape[0],
@@ -56,8 +56,8 @@ def sheet(tiles: Sequence[Sequence[NDArray[np.uint8] | None]], below: float = 0.
     )
 
 
-def place(
-    figure: go.Figure, panel: int, one: Sheet, x: str, columns: Sequence[str], y: str, rows: Sequence[str]
+def place_grid(
+    figure: go.Figure, panel: int, one: ImageGrid, x: str, columns: Sequence[str], y: str, rows: Sequence[str]
 ) -> None:
     """Draws a sheet into a panel: pixels stay square and sharp. `x`, `y` are the axes' titles, `columns`, `rows` what
     stands at each."""
@@ -87,13 +87,13 @@ def place(
     )
 
 
-def bare(figure: go.Figure) -> go.Figure:
+def without_axes(figure: go.Figure) -> go.Figure:
     """Without lines and ticks along the axes, once `style.panels` has placed the panels: the images stand alone."""
     figure.update_xaxes(showline=False, ticks="")
     figure.update_yaxes(showline=False, ticks="")
     return figure
 
 
-def height_of(one: Sheet, width: float, least: int = 90, most: int = 620) -> int:
+def height_of(one: ImageGrid, width: float, least: int = 90, most: int = 620) -> int:
     """How high a panel of that width in pixels is to be."""
     return int(min(most, max(least, width * one.height / one.width)))

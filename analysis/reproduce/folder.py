@@ -15,7 +15,7 @@ from typing import Any
 
 from analysis.labels import Labels
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
-from analysis.runs import Run, load
+from analysis.runs import Run, load_run
 from analysis.runs.conditions import show
 from analysis.runs.mappings import read_yaml
 from analysis.runs.plain import check_plain_parts
@@ -53,7 +53,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Record:
+class ReproductionRecord:
     """What `reproduction.yaml` holds."""
 
     reproduction: str
@@ -103,7 +103,7 @@ class Made:
     """One reproduction, as far as it has come."""
 
     path: Path
-    record: Record
+    record: ReproductionRecord
     reproduction: Reproduction
     #: By row and condition, of those that have been begun.
     runs: Mapping[tuple[str, Place], Run]
@@ -206,7 +206,7 @@ def check_plain_made(folder: Path) -> None:
     check_plain_parts(folder, (run_folder.REPRODUCTION, run_folder.LOCK, *run_folder.WRITTEN), (run_folder.CELLS,))
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: Path) -> ReproductionRecord:
     """What `reproduction.yaml` in `folder` holds. Raises `UserError` where it is torn or was edited."""
     path = folder / run_folder.REPRODUCTION
     if not is_made(folder):
@@ -219,7 +219,7 @@ def read_record(folder: Path) -> Record:
     if wrong:
         raise UserError(*wrong)
     here, paper = Setting(**data["here"]), Setting(**data["paper"])
-    return Record(data["reproduction"], data["profile"], here, paper, data["symbols"])
+    return ReproductionRecord(data["reproduction"], data["profile"], here, paper, data["symbols"])
 
 
 def load_made(folder: str | os.PathLike[str]) -> Made:
@@ -235,7 +235,7 @@ def load_made(folder: str | os.PathLike[str]) -> Made:
         for place in reproduction.places:
             cell = path / run_folder.CELLS / cell_name(reproduction, row, place)
             if cell not in found and cell.is_dir():
-                found[cell] = load(cell)
+                found[cell] = load_run(cell)
             if cell in found:
                 runs[row.name, place] = found[cell]
     return Made(path, record, reproduction, runs)
