@@ -184,7 +184,7 @@ def pages() -> Iterator[str]:
     """What is made from data is what the data make, and the tables of names hold all names."""
     import published
 
-    from fedtune.trials.samplers import SAMPLERS
+    from fedtune.decisions.optuna_samplers import SAMPLERS
     from tests.faults import page as faults
 
     held = published.read(published.CSV)

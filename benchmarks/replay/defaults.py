@@ -25,7 +25,7 @@ from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.searchers.thawing import Thawing
 from benchmarks.replay.table import Table
-from fedtune.trials import improvement
+from fedtune.decisions import expected_improvement
 
 #: The tables by which a default may be changed, and those that only report.
 DECIDING, REPORTING = ("dfrd_alpha_lambda", "fedavg", "mixed"), ("dfrd_full", "fedkf")
@@ -40,7 +40,7 @@ class Startup(Present):
         self.startup = startup
 
     def propose(self) -> Any:
-        with mock.patch.object(improvement, "FEWEST", self.startup):
+        with mock.patch.object(expected_improvement, "FEWEST", self.startup):
             return super().propose()
 
 

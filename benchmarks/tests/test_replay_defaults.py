@@ -22,10 +22,10 @@ from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.searchers.thawing import Thawing
 from benchmarks.replay.simulator import Simulation
 from benchmarks.tests.test_replay import Known, setting
+from fedtune.decisions import expected_improvement
+from fedtune.decisions.early_stopping import REDUCTION
 from fedtune.machine import resources
 from fedtune.record.experiment import Experiment
-from fedtune.trials import improvement
-from fedtune.trials.early_stopping import REDUCTION
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
@@ -52,7 +52,7 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
         }
         startup = re.fullmatch(r"(\d+) start-up trials", variant)
         if startup:
-            assert not changed and searcher.startup == int(startup[1]) != improvement.FEWEST
+            assert not changed and searcher.startup == int(startup[1]) != expected_improvement.FEWEST
         elif variant == "--seeds 3 --no-race":
             assert changed == {"seeds": (0, 1, 2)} and not searcher.experiment.races
         else:

@@ -2,7 +2,7 @@
 
 Three steps, each of which is left out when it was done before, so that what was interrupted goes on:
 
-1. a search over all methods (`fedtune.trials.auto_queue`), each with a run directory of its own below `search/`;
+1. a search over all methods (`fedtune.execution.auto_queue`), each with a run directory of its own below `search/`;
 2. every method's best configuration (`best/METHOD.yaml`) on fresh seeds, the same for all, below `fresh/`;
 3. the leader on further seeds below `final/`, with its models.
 """

@@ -18,6 +18,12 @@ from fedtune.api.run import plan_run
 from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.auto_progress import AutoDisplay, FreshDisplay
+from fedtune.decisions.method_allocation import Allowance
+from fedtune.execution import driver
+from fedtune.execution.auto_queue import AutoQueue
+from fedtune.execution.interrupts import Interrupts
+from fedtune.execution.queue import TrialQueue
+from fedtune.execution.together import Together
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.options import RunRequest
@@ -25,19 +31,13 @@ from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, write_document
-from fedtune.trials import driver
-from fedtune.trials.allocation import Allowance
-from fedtune.trials.auto_queue import AutoQueue
-from fedtune.trials.interrupts import Interrupts
-from fedtune.trials.queue import TrialQueue
-from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
-    from fedtune.trials.auto_queue import Begun
+    from fedtune.execution.auto_queue import Begun
 
 
 class Driven:

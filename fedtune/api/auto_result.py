@@ -15,7 +15,7 @@ from analysis.auto import Auto
 from analysis.auto import LeaderboardRow as Row
 from fedtune.api.run import Final, report
 from fedtune.api.search import result_of
-from fedtune.trials import driver
+from fedtune.execution import driver
 from search_spaces.errors import UserError
 
 if TYPE_CHECKING:

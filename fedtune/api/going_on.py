@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from analysis.runs import Run
 from fedtune.api.search import complete
+from fedtune.decisions.race import is_over
+from fedtune.execution.outcome import damaged
 from fedtune.record.experiment import Experiment
-from fedtune.trials.outcome import damaged
-from fedtune.trials.racing import is_over
 from search_spaces.space import Space
 
 

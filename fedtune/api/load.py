@@ -13,9 +13,9 @@ from analysis.reproduce.joint_table import Joined, joined
 from fedtune.api.auto_result import AutoResult, read_auto
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result, result_of
+from fedtune.decisions.race import is_over
+from fedtune.execution.driver import Outcome
 from fedtune.record.experiment import Experiment
-from fedtune.trials.driver import Outcome
-from fedtune.trials.racing import is_over
 from search_spaces.files import given
 
 

@@ -24,6 +24,9 @@ from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.cells_progress import CellsDisplay
+from fedtune.execution import driver
+from fedtune.execution.queue import TrialQueue
+from fedtune.execution.together import Together
 from fedtune.machine.server_watch import ServerLoss
 from fedtune.option import fields_of
 from fedtune.options import ReproduceRequest, SearchRequest
@@ -37,9 +40,6 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.journal import ELSEWHERE
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock, write_document
-from fedtune.trials import driver
-from fedtune.trials.queue import TrialQueue
-from fedtune.trials.together import Together
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write, check_replaceable

@@ -7,9 +7,9 @@ from typing import Any
 
 from analysis.reproduce.folder import is_made, load_made
 from fedtune.api.status import status
+from fedtune.decisions.race import is_over
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import is_driven
-from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError, short
 from search_spaces.files import given

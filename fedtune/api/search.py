@@ -17,6 +17,10 @@ from fedtune.api.best import Best as Best
 from fedtune.api.best import best_by_condition, best_of
 from fedtune.api.findings import Findings
 from fedtune.console import progress
+from fedtune.decisions.known_points import KnownPoints
+from fedtune.decisions.race import is_over
+from fedtune.execution import driver
+from fedtune.execution.outcome import damaged
 from fedtune.machine import resources
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
@@ -29,10 +33,6 @@ from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, lock
-from fedtune.trials import driver
-from fedtune.trials.known_points import KnownPoints
-from fedtune.trials.outcome import damaged
-from fedtune.trials.racing import is_over
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.shell import quote

@@ -17,10 +17,10 @@ from typing import Any
 from analysis.auto import Auto, load_one
 from analysis.runs import load_run as load
 from fedtune.api.best import Best, best_by_condition, best_of
+from fedtune.decisions.race import is_over, spent
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import copy_study
 from fedtune.record.run_directory import is_driven
-from fedtune.trials.racing import is_over, spent
 from search_spaces import run_folder
 from search_spaces.leftovers import temporary_folder
 

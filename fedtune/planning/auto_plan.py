@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedtune.decisions.early_stopping import REDUCTION, default_grace
 from fedtune.machine import resources
 from fedtune.options import AutoRequest
 from fedtune.planning import auto_costs
@@ -19,7 +20,6 @@ from fedtune.planning.plan import device_of
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.run_directory import absolute
-from fedtune.trials.early_stopping import REDUCTION, default_grace
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.run_folder import PAPER

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grace
+from fedtune.decisions.optuna_samplers import SAMPLERS, usual
+from fedtune.decisions.prior import WIDTHS
+from fedtune.decisions.race import MOST
 from fedtune.options import MAX_SEEDS, SearchRequest
 from fedtune.planning import checks
 from fedtune.planning.conditions import whole_blocks
 from fedtune.planning.settings import Settings
 from fedtune.record.experiment import search_seeds
-from fedtune.trials.early_stopping import REDUCTION, SCHEDULERS, default_grace
-from fedtune.trials.prior import WIDTHS
-from fedtune.trials.racing import MOST
-from fedtune.trials.samplers import SAMPLERS, usual
 from search_spaces.errors import sentence
 from search_spaces.space import Space
 

@@ -10,7 +10,8 @@ The trials of a search are, in this order:
 4. What the sampler proposes.
 
 Of points, `POINTS` are taken: half as many as Optuna's samplers have random trials before they start
-(`fedtune.trials.samplers.STARTUP`). An earlier run was ranked under other conditions, so not too much is made of it.
+(`STARTUP` in `fedtune.decisions.optuna_samplers`). An earlier run was ranked under other conditions, so not too much is
+made of it.
 The number does not depend on how many trials are asked for: a search of 20 trials that is extended by 20 is a search of
 40. Of several runs first every best point is taken, then every second best, and so on, at least one point of each.
 
@@ -28,13 +29,13 @@ from typing import Any
 from analysis import machines
 from analysis.runs import Run
 from analysis.runs import run_names as names
+from fedtune.decisions import expected_improvement
+from fedtune.decisions.known_points import Point
+from fedtune.decisions.optuna_samplers import STARTUP
 from fedtune.planning import earlier_runs
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import git_revision, machine, versions
 from fedtune.record.taken_trials import TakenTrial
-from fedtune.trials import improvement
-from fedtune.trials.known_points import Point
-from fedtune.trials.samplers import STARTUP
 from search_spaces.parameter import Value
 from search_spaces.run_folder import PAPER
 from search_spaces.space import Space
@@ -103,7 +104,7 @@ def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlie
             f"The first trials are drawn around the paper's values, with a width of {experiment.prior:g} of "
             f"each interval, and later ones with a falling probability."
         )
-    costs = improvement.note(experiment.sampler, space.search)
+    costs = expected_improvement.note(experiment.sampler, space.search)
     notes += [] if costs is None else [costs]
     best = _best_of_each(others, first) if grid is None else []
     notes += [_points_only(run, sum(owner is run for owner, _ in best), grid is not None) for run in others]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtune import option
+from fedtune.decisions.optuna_samplers import EI
 from fedtune.machine import resources
 from fedtune.options import AUTO, RunRequest, SearchRequest
 from fedtune.planning import checks
@@ -24,7 +25,6 @@ from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import Experiment, looks_back
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
-from fedtune.trials.samplers import EI
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS

@@ -17,10 +17,10 @@ from typing import Any
 
 from analysis.runs import Run
 from analysis.runs.mappings import read_json
+from fedtune.execution.outcome import damaged
 from fedtune.planning.plan import device_of, middle_values
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import NUMBERS, versions
-from fedtune.trials.outcome import damaged
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.space import Space

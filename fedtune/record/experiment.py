@@ -27,7 +27,7 @@ FINAL_SEEDS = 1_000_000_000
 @dataclass(frozen=True)
 class Experiment:
     """What `experiment.yaml` holds. A search gives every trial all of `seeds`, a race one of them
-    (`fedtune.trials.race_queue`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
+    (`fedtune.execution.race_queue`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
 
     name: str
     kind: Literal["search", "run"]
@@ -48,7 +48,7 @@ class Experiment:
     reduction_factor: int = 3
     #: Rounds before a trial may be stopped.
     grace: int = 1
-    #: Trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once (see `fedtune.trials.queue`).
+    #: Trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once (see `fedtune.execution.queue`).
     lag: int = 4
     #: However long the lag, a trial looks at those of the first `early` trials that are before it, except the last one;
     #: 0: the lag holds from the beginning.
@@ -66,10 +66,11 @@ class Experiment:
     #: What the first trials of a search are, in order, in place of proposals: each has `values`, a point of the space,
     #: and `from`, one line on where it comes from.
     first: tuple[Mapping[str, Any], ...] = ()
-    #: So many of the first trials are not run: their results were taken from earlier runs (`fedtune.trials.taken`).
+    #: So many of the first trials are not run: their results were taken from earlier runs
+    #: (`fedtune.execution.imported_trials`).
     taken: int = 0
     #: Width of the prior around the paper's values from which trials are drawn; 0: there is none
-    #: (`fedtune.trials.prior`).
+    #: (`fedtune.decisions.prior`).
     prior: float = 0.0
     #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
     budget: int = 0

@@ -1,7 +1,8 @@
 """Trials whose results a search takes from earlier runs: their folders in the new run directory.
 
 A folder holds what a trial writes that readers need: `config.yaml`, `partition.json`, `rounds.jsonl`. There is no
-checkpoint, as the trial has ended. The study gets these trials when the run is first driven (`fedtune.trials.taken`).
+checkpoint, as the trial has ended. The study gets these trials when the run is first driven
+(`fedtune.execution.imported_trials`).
 """
 
 from __future__ import annotations

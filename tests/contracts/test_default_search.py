@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from fedtune.execution.queue import Proposal
+from fedtune.execution.race_queue import queue_of
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, trial_folder
-from fedtune.trials.proposal import Proposal
-from fedtune.trials.race_queue import queue_of
 from tests.contracts.test_methods import METHODS
 from trainables.tune import Job, Trial
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import Run, load_run
+from fedtune.execution.imported_trials import settle
+from fedtune.execution.queue import Proposal, TrialQueue
+from fedtune.execution.race_queue import queue_of
 from fedtune.planning.known import Known, known
 from fedtune.record import provenance
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
-from fedtune.trials.proposal import Proposal
-from fedtune.trials.queue import TrialQueue
-from fedtune.trials.race_queue import queue_of
-from fedtune.trials.taken import settle
 from search_spaces import run_folder
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space

@@ -15,7 +15,7 @@ from fedtune.console import notebook, progress
 from fedtune.console.busy import busy
 from fedtune.console.notebook import CellOutput
 from fedtune.console.progress import ProgressDisplay
-from fedtune.trials.tune_hooks import SilentReporter
+from fedtune.execution.ray_hooks import SilentReporter
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment
 

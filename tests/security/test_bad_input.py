@@ -20,9 +20,9 @@ from fedtune.api.export import export
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.cli import main
+from fedtune.execution.queue import TrialQueue
 from fedtune.planning.checks import seconds_of
 from fedtune.record import run_directory
-from fedtune.trials.queue import TrialQueue
 from search_spaces import documents, files, run_folder
 from search_spaces.errors import DamagedFile, UserError, sentence
 from tests.fedtune.conftest import space, start

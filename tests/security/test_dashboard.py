@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from fedtune.execution.queue import TrialQueue
 from fedtune.record.journal import StudyFile, copy_study
-from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
 

@@ -16,8 +16,8 @@ from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.api.status import status
 from fedtune.cli import main
+from fedtune.execution.queue import TrialQueue
 from fedtune.record import run_directory
-from fedtune.trials.queue import TrialQueue
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import space, start

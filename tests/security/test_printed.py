@@ -27,8 +27,8 @@ from fedtune.cli import main
 from fedtune.commands import _output
 from fedtune.console import tables
 from fedtune.console.progress import ProgressDisplay
+from fedtune.execution.queue import TrialQueue
 from fedtune.record import run_directory
-from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import visible
 from tests.fedtune.conftest import experiment, space, start

@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 
 import fedtune
-from fedtune.trials.early_stopping import Never
+from fedtune.decisions.early_stopping import Never
 from search_spaces.errors import UserError
 from tests.contracts.test_methods import CPU, same, values_for
 from trainables import registry

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedtune.trials.early_stopping import Halving, Never
+from fedtune.decisions.early_stopping import Halving, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy

@@ -19,12 +19,12 @@ from benchmarks.replay.searcher import Setting, Verdict
 from benchmarks.replay.searchers.present import Present, StudyInMemory, best_of, experiment
 from benchmarks.replay.simulator import Simulation
 from fedtune.api.auto_driven import auto_queue
+from fedtune.execution.auto_queue import AutoQueue
 from fedtune.options import AutoRequest
 from fedtune.planning.auto_budget import budgeted
 from fedtune.planning.auto_plan import SAMPLER
 from fedtune.planning.auto_request import options
 from fedtune.record.auto_record import AutoRecord, Candidate
-from fedtune.trials.auto_queue import AutoQueue
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 from search_spaces.space import Space

@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.stats import summarise
 from benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
-from fedtune.trials.drawn import at_random
+from fedtune.decisions.sampling import at_random
 from search_spaces.parameter import Value
 
 #: A grid has at most so many cells, with at most so many values of a parameter that has no grid of its own.

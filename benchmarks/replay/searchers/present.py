@@ -1,4 +1,5 @@
-"""fedtune's own search, driven without Ray: its queue, sampler and early stopping, as they stand in `fedtune.trials`.
+"""fedtune's own search, driven without Ray: its queue, sampler and early stopping, as they stand in
+`fedtune.decisions` and `fedtune.execution`.
 
 What is replaced is what a replay has no use for: the study's file on the disk (a study in memory), the processes that
 simulate (the replay), and Ray, which only places trials. A trial ends as `trainables.tune.Trial` ends it."""
@@ -14,12 +15,12 @@ import numpy as np
 from analysis.estimate import estimate, standing
 from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from benchmarks.replay.trials import Trials
+from fedtune.decisions.early_stopping import Rule, default_grace
+from fedtune.decisions.optuna_samplers import usual
+from fedtune.execution.queue import TrialQueue
 from fedtune.machine.resources import early
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import Direction, StudyFile, quiet_optuna
-from fedtune.trials.early_stopping import Rule, default_grace
-from fedtune.trials.queue import TrialQueue
-from fedtune.trials.samplers import usual
 from search_spaces.parameter import Value
 from search_spaces.run_folder import PAPER
 from search_spaces.space import Space

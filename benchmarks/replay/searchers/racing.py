@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.replay.searcher import Setting
 from benchmarks.replay.searchers.present import Present, StudyInMemory
+from fedtune.decisions.race import MOST
+from fedtune.execution.race_queue import RaceQueue
 from fedtune.record.experiment import search_seeds
-from fedtune.trials.race_queue import RaceQueue
-from fedtune.trials.racing import MOST
 
 #: More than any replay spends: its own budget ends it.
 ENDLESS = 10**9

@@ -1,7 +1,7 @@
 """Freeze and go on: a trial that was stopped early may go on later, from where it stopped, when that is worth it.
 
 No option of `fedtune search`: it is here to learn whether it would pay. The rule is that of a race
-(`fedtune.trials.racing`) with the rounds that are left as the price: a stopped trial goes on where its gain per round,
+(`fedtune.decisions.race`) with the rounds that are left as the price: a stopped trial goes on where its gain per round,
 by the same model, is above that of a new configuration. It then runs to its end. Its end counts for the winner and for
 who goes on next; sampler and stopping rule keep to what they saw of it."""
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from analysis.estimate import standing
 from benchmarks.replay.searcher import Job, Result, Setting, Verdict
 from benchmarks.replay.searchers.present import Present, best_of
-from fedtune.trials.racing import FIRST, further, gain, of_a_new_one
+from fedtune.decisions.race import FIRST, further, gain, of_a_new_one
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -17,7 +17,7 @@ from analysis.estimate import standing
 from analysis.figures import pareto
 from analysis.labels import told
 from analysis.runs import Run
-from fedtune.trials.queue import TrialQueue
+from fedtune.execution.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, UNREACHED, is_unreached
 from search_spaces.requirements import read

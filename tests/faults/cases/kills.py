@@ -13,7 +13,7 @@ DRIVER, WORKER, RAYLET, GCS = 10, 8, 6, 6
 #: A trial whose process dies three times is given up; two deaths can not be too many, whichever trials they hit.
 DEATHS = 2
 #: Seconds in which a search ends whose server died: to notice it and to leave Ray take less than that together
-#: (`tests/fedtune/trials/test_lost.py`).
+#: (`tests/fedtune/machine/test_server_watch.py`).
 SOON = 30.0
 
 

@@ -13,8 +13,8 @@ import fedtune
 from analysis.stats import holm, paired
 from fedtune.api.auto_result import AutoResult
 from fedtune.cli import app
+from fedtune.execution.ray_session import TuneSession
 from fedtune.planning import auto_costs
-from fedtune.trials.tune_session import TuneSession
 from search_spaces.errors import UserError
 from tests.fedtune.fake import OfMethod
 

@@ -11,7 +11,7 @@ import yaml
 import fedtune
 from fedtune.api.search import result_of
 from fedtune.commands import _output, _status_output
-from fedtune.trials.driver import Outcome
+from fedtune.execution.driver import Outcome
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter

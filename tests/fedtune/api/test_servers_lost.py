@@ -12,9 +12,9 @@ import pytest
 
 from fedtune.api import auto_driven
 from fedtune.api.resume import resume
+from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServersLost
-from fedtune.trials.tune_session import TuneSession
 from tests.security import prepared
 
 DIED = "Ray's GCS died, and nothing runs without it."

@@ -12,8 +12,8 @@ import pytest
 
 from fedtune.api.resume import resume
 from fedtune.api.search import complete
+from fedtune.execution.queue import TrialQueue
 from fedtune.record.experiment import Experiment
-from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.faults.outcome import state

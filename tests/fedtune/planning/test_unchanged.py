@@ -12,12 +12,12 @@ import pytest
 
 from fedtune.api.search import Experiment
 from fedtune.cli import main
+from fedtune.execution.queue import TrialQueue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
 from fedtune.planning.unchanged import check_unchanged
 from fedtune.record import provenance, run_directory
 from fedtune.record.journal import StudyFile
-from fedtune.trials.queue import TrialQueue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.toy import write_toy

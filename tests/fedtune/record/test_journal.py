@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from analysis.runs.study import read_study
+from fedtune.execution.race_queue import queue_of
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.journal import StudyFile
-from fedtune.trials.race_queue import queue_of
 from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
-from tests.fedtune.trials.test_queue import end
+from tests.fedtune.execution.test_queue import end
 
 RACE = {"budget": 4 * 9, "seeds": search_seeds(2, 6), "trials": 1000}
 

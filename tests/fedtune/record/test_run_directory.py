@@ -17,11 +17,11 @@ from fedtune.api.search import result_of
 from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.console.progress import ProgressDisplay, duration
+from fedtune.execution.driver import Outcome
+from fedtune.execution.queue import TrialQueue
 from fedtune.record import run_directory as record
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import lock, token
-from fedtune.trials.driver import Outcome
-from fedtune.trials.queue import TrialQueue
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start

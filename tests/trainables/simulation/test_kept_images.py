@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from fedtune.trials.early_stopping import Never
+from fedtune.decisions.early_stopping import Never
 from search_spaces import kept_images as kept
 from trainables import models, registry
 from trainables.building_blocks.split_model import body_of

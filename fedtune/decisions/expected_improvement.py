@@ -1,0 +1,161 @@
+"""The sampler `ei`: the configuration that promises most by the search's own model (expected improvement).
+
+Optuna's samplers take every value as it was measured. The model of `analysis.estimate` knows what one seed's noise is,
+what several seeds have in common, and how unsure it is what a stopped trial would have ended with. So `CANDIDATES`
+configurations are drawn, every value as likely as any other, and the trial is the one with the largest
+
+    E[max(f(x) - μ*, 0)] / c(x)
+
+of equal ones the first (Jones, Schonlau and Welch 1998). f(x) has the model's posterior mean. Its variance is that of
+f(x) minus the mean of all completed configurations: a seed's effect that all configurations share cancels in this
+difference, so it cannot make a configuration look promising. μ* is the best posterior mean of a completed
+configuration. c(x) is 1, or in a space with marks (`search_spaces.cost`) what a round of x costs, as a
+part of the dearest one: expected improvement per second (Snoek, Larochelle and Adams 2012, section 3.2). Trials of a
+search have the same rounds, and early stopping ends a cheap one as it does a dear one, so the rounds cancel. c(x) comes
+from the marks, never from a clock: with measured seconds the same seed would give other trials on another machine.
+
+What the search has had already is not drawn again, as long as `TRIES` draws find anything else. The first draw is the
+trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end; it is what the sampler
+`random` proposes for this trial, unless that was had, so that searches by different samplers begin alike. A
+configuration that failed on a seed, or did not reach its target, counts as if it had ended with the worst value that
+any other trial had last: that of which nothing is known would promise much.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from analysis.estimate import configuration, standing
+from analysis.estimate.winner import MOST, missed_target
+from fedtune.decisions.optuna_samplers import EI
+from fedtune.decisions.race import gain
+from fedtune.decisions.sampling import at_random, generator, uniform
+from search_spaces import cost, run_folder
+from search_spaces.errors import UserError
+from search_spaces.metrics import is_unreached
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from search_spaces.dimension import Dimension
+    from search_spaces.parameter import Value
+    from search_spaces.space import Space
+
+#: Draws among which a proposal is chosen, and how many are drawn at most to find so many.
+CANDIDATES, TRIES = 200, 4000
+#: So few trials say too little.
+FEWEST = 3
+
+
+def check(search: Mapping[str, Dimension]) -> None:
+    """Raises `UserError` where the marks of a run's space say no costs (somebody edited the file)."""
+    problem = cost.problem(search, run_folder.SPACE)
+    if problem is not None:
+        raise UserError(problem)
+
+
+def note(sampler: str, search: Mapping[str, Dimension]) -> str | None:
+    """What the user is told of the marks of a space; None where there are none."""
+    found = cost.marked(search)
+    if not found:
+        return None
+    named = " and ".join(f"{key} ({dimension.cost:g} of a round)" for key, dimension in found.items())
+    if sampler == EI:
+        return f"Proposals are compared by what they promise per second of cost, which depends on {named}."
+    return f"The space marks the cost of {named}; costs are not compared by the sampler {sampler}, only by {EI}."
+
+
+def proposed(
+    space: Space, known: Sequence[FrozenTrial], had: Iterable[Mapping[str, Any]], sign: float, seed: int, number: int
+) -> FrozenTrial:
+    """Trial `number` of a search with this `seed`, after the `known` trials, which have ended. had: values by name of
+    all trials before it.
+
+    sign: 1 where more is better, -1 where less is."""
+    from optuna.trial import TrialState, create_trial
+
+    draws = _drawn(space, seed, number, {_key(params) for params in had})
+    chosen = best(draws, known, sign, space) if len(known) >= FEWEST else draws[0]
+    kinds = space.distributions()
+    return create_trial(
+        state=TrialState.RUNNING, params=dict(chosen), distributions={name: kinds[name] for name in chosen}
+    )
+
+
+def _drawn(space: Space, seed: int, number: int, had: Set[object]) -> list[dict[str, Value]]:
+    """Values by name: as many as are to be compared, without those that were `had` if others are found."""
+    rng = generator(seed, number, "candidates")
+    others = (uniform(space, rng) for _ in range(TRIES - 1))
+    new: list[dict[str, Value]] = []
+    old: list[dict[str, Value]] = []
+    for values in itertools.chain([at_random(space, seed, number)], others):
+        params = space.params(values)
+        (old if _key(params) in had else new).append(params)
+        if len(new) == CANDIDATES:
+            break
+    return new or old[:CANDIDATES]
+
+
+def _key(params: Mapping[str, Any]) -> object:
+    """What values by name have in common with equal ones: samplers write a number between steps in different ways."""
+    rounded = {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in params.items()}
+    return tuple(sorted(rounded.items()))
+
+
+def best(
+    draws: Sequence[Mapping[str, Any]], known: Sequence[FrozenTrial], sign: float, space: Space
+) -> Mapping[str, Any]:
+    """Of the `draws`, values by name, the one that promises most per cost after the `known` trials."""
+    if sum(_whole(trial) for trial in known) < 2:  # those that failed count as such, too, from here on
+        return draws[0]
+    kinds = space.distributions()
+    asked = [(params, {name: kinds[name] for name in params}) for params in draws]
+    found = standing(_told(known, sign), sign, candidates=asked)
+    if found is None:  # the same federation twice
+        return draws[0]
+    belief, winner = found.belief, found.ranking[0]
+    gains = [
+        gain(float(belief.mean[place] - belief.mean[winner]), math.sqrt(found.beside[place]))
+        for place in found.candidates
+    ]
+    worth = [one / cost.of_a_round(space.search, params) for one, params in zip(gains, draws, strict=True)]
+    return draws[worth.index(max(worth))]
+
+
+def _told(known: Sequence[FrozenTrial], sign: float) -> list[FrozenTrial]:
+    """The trials as the model is to see them: those of bad configurations as complete ones with the worst value; of
+    more than it reads, half the best and half evenly from among all others, so that it knows of poor regions too."""
+    from optuna.trial import TrialState, create_trial
+
+    bad = {configuration(trial) for trial in known if _last(trial) is None}
+    last = [None if configuration(trial) in bad else _last(trial) for trial in known]
+    worst = sign * min((sign * value for value in last if value is not None), default=0.0)
+    told = []
+    for trial, value in zip(known, last, strict=True):
+        if value is None:
+            number, kinds = trial.number, trial.distributions
+            trial = create_trial(value=worst, params=trial.params, distributions=kinds, user_attrs=trial.user_attrs)
+            trial.number = number
+        stopped, high = trial.state != TrialState.COMPLETE, sign * (worst if value is None else value)
+        told.append((stopped, -high, trial.number, trial))
+    if len(told) > MOST:
+        half, told = MOST // 2, sorted(told)
+        others = told[half:]
+        told = told[:half] + [others[i * len(others) // (MOST - half)] for i in range(MOST - half)]
+    return [trial for *_, trial in told]
+
+
+def _whole(trial: FrozenTrial) -> bool:
+    """Whether it ran to its end, and to its target."""
+    return trial.state.name == "COMPLETE" and not missed_target(trial)
+
+
+def _last(trial: FrozenTrial) -> float | None:
+    """The last value it had; None of one that failed, or had not reached its target by then."""
+    if trial.state.name == "FAIL" or not (trial.values or trial.intermediate_values):
+        return None
+    value = trial.value if trial.values else trial.intermediate_values[max(trial.intermediate_values)]
+    return None if value is None or is_unreached(value) else float(value)

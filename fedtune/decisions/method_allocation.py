@@ -1,0 +1,163 @@
+"""Which method the next trial of `fedtune auto` goes to, and when trials of different methods are compared.
+
+A method's first trial is its paper's values. Every method keeps a minimum of trials: as long as some have fewer, the
+one with the fewest is next, in the order in which they are listed. After that every second trial goes to the method on
+which least was spent, so that a method which had bad luck at first is not given up, and every other one to the method
+from which it promises the largest gain per cost,
+
+    E[max(N(μ_m, v_m) - μ*, 0)] / c_m
+
+by how much a configuration like the method's last `racing.WINDOW` ones is expected to beat the best configuration of
+all methods. μ* is the best mean, μ_m and v_m are mean and variance of those configurations under the model of
+`analysis.estimate` over all methods' trials, the variance beside the mean of all that ran to their end, and c_m is what
+a trial of the method costs, which early stopping makes small. With `equal` every trial goes to the method on which
+least was spent.
+
+Rungs lie at equal cost. The cheapest method's rungs, at the rounds g, g·η, g·η², … (`early_stopping.rungs`), give the
+costs; of another method the rung is the first round that reaches such a cost, where that is not before round g nor
+after two thirds of its rounds. A trial that ended with all its rounds for less counts with its last value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.estimate import standing
+from fedtune.decisions.early_stopping import Halving, History, Rule, Vector, value_at
+from fedtune.decisions.race import of_a_new_one
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+#: Costs are sums of measured numbers: so much of a round is rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What decides the allocation besides the trials."""
+
+    #: By method, in the order in which they are listed: the cost of a round over all seeds of a trial.
+    costs: tuple[float, ...]
+    rounds: int
+    #: Trials that every method gets.
+    least: int
+    equal: bool
+    sign: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A trial that has ended: the place of its method, and itself under names and a number that no other one has."""
+
+    method: int
+    trial: FrozenTrial
+
+    @property
+    def rounds(self) -> int:
+        return int(self.trial.user_attrs.get("rounds", 0))
+
+
+def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -> Seen:
+    """`trial` of the method at that place of `names` as one point of the space of all methods, in which the method is a
+    choice and its parameters belong to that option."""
+    from optuna.distributions import CategoricalDistribution
+    from optuna.trial import FrozenTrial
+
+    name = names[method]
+    own = {f"{name}.{key}": distribution for key, distribution in trial.distributions.items()}
+    return Seen(
+        method,
+        FrozenTrial(
+            number=number,
+            trial_id=number,
+            state=trial.state,
+            value=None,
+            values=trial.values,
+            datetime_start=None,
+            datetime_complete=None,
+            params={"method": name, **{f"{name}.{key}": value for key, value in trial.params.items()}},
+            distributions={"method": CategoricalDistribution(list(names)), **own},
+            user_attrs=trial.user_attrs,
+            system_attrs={},
+            intermediate_values=trial.intermediate_values,
+        ),
+    )
+
+
+def order(allowance: Allowance, known: Sequence[Seen], later: Sequence[int]) -> list[int]:
+    """The methods' places, the one that the next trial should go to first.
+
+    known: trials that have ended, in order; later: the methods of those after them."""
+    begun = Counter([*(seen.method for seen in known), *later])
+    places = range(len(allowance.costs))
+    spent = [_spent(allowance, known, later, place) for place in places]
+    lacking = any(begun[place] < allowance.least for place in places)
+    if allowance.equal or not lacking and sum(begun.values()) % 2:
+        return sorted(places, key=lambda place: (spent[place], place))
+    promised = _promised(allowance, known)
+    return sorted(
+        places,
+        key=lambda place: (
+            (0, begun[place], 0.0, place)
+            if begun[place] < allowance.least
+            else (1, 0, -promised[place], spent[place], place)
+        ),
+    )
+
+
+def _spent(allowance: Allowance, known: Sequence[Seen], later: Sequence[int], place: int) -> float:
+    """What was spent on a method; a trial that may still run counts with all its rounds, so that the answer does not
+    depend on when it ends."""
+    rounds = sum(seen.rounds for seen in known if seen.method == place)
+    return allowance.costs[place] * (rounds + allowance.rounds * sum(one == place for one in later))
+
+
+def _promised(allowance: Allowance, known: Sequence[Seen]) -> list[float]:
+    """By method, what a new trial of it promises per cost; nothing while there is no estimate. Variances are those
+    beside the mean of all that ran to their end: what a seed does to all alike promises nothing."""
+    found = standing([seen.trial for seen in known], allowance.sign)
+    if found is None:
+        return [0.0] * len(allowance.costs)
+    gains = []
+    for place, cost in enumerate(allowance.costs):
+        tried = [seen.trial for seen in known if seen.method == place]
+        gains.append(of_a_new_one(found, tried, allowance.rounds) / cost if tried else 0.0)
+    return gains
+
+
+def rule(allowance: Allowance, place: int, known: Sequence[tuple[int, History]], grace: int, reduction: int) -> Rule:
+    """The stop rule of a trial of the method at `place`, by the histories of known trials of all methods."""
+    own = allowance.costs[place]
+    others: dict[int, list[Vector]] = {}
+    for level in levels(allowance, grace, reduction):
+        rung = reaches(level, own)
+        if rung < grace or 3 * rung > 2 * allowance.rounds:
+            continue
+        values = [_at_cost(history, level, allowance.costs[method], allowance.rounds) for method, history in known]
+        others[rung] = [value for value in values if value is not None and all(map(math.isfinite, value))]
+    return Halving(reduction, others)
+
+
+def levels(allowance: Allowance, grace: int, reduction: int) -> list[float]:
+    """The costs at which trials are compared, up to two thirds of the dearest method's trial."""
+    found, level = [], grace * min(allowance.costs)
+    while 3 * level <= 2 * allowance.rounds * max(allowance.costs):
+        found.append(level)
+        level *= reduction
+    return found
+
+
+def reaches(level: float, cost: float) -> int:
+    """The first round that reaches a cost, of a method whose round costs `cost`."""
+    return max(1, math.ceil(level / cost - _ROUNDING))
+
+
+def _at_cost(history: History, level: float, cost: float, rounds: int) -> Vector | None:
+    """What a trial had when it had cost `level`; None where it was stopped for less."""
+    round_ = min(reaches(level, cost), rounds)
+    return value_at(history.curve, round_) if history.rounds >= round_ else None

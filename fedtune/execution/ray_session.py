@@ -1,0 +1,305 @@
+"""One call of Ray Tune: which trial it starts next and with what share of the machine, what is done with every result,
+and what becomes of a trial that ran out of memory or whose process died.
+
+Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are
+not used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and
+goes on from its last checkpoint at a larger share of the machine, without the study seeing a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedtune.console.progress import ProgressDisplay
+from fedtune.execution.interrupts import Interrupts
+from fedtune.execution.process_deaths import ProcessDeaths
+from fedtune.execution.queue import Proposal, TrialQueue
+from fedtune.execution.together import Together
+from fedtune.machine import cluster, resources
+from fedtune.machine.server_watch import ServerLoss, ServerWatch, patience
+from fedtune.record.experiment import Experiment
+from fedtune.record.journal import NotWritten
+from fedtune.record.provenance import begun_with
+from fedtune.record.run_directory import token, trial_folder, write_document
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from search_spaces.files import cannot_write
+
+
+class _LeaveTune(BaseException):
+    """Ends Tune at once, without its cleaning up; no `except Exception` in between keeps it."""
+
+
+class TuneSession:
+    """One call of Tune: its searcher asks the queue, its stopper ends it on a deadline, a failure or an interrupt.
+
+    Afterwards: `interrupted` by Ctrl-C, `out_of_time` by the deadline, or ended by a `failure` that is to be raised."""
+
+    def __init__(
+        self,
+        folder: Path,
+        experiment: Experiment,
+        queue: TrialQueue | Together,
+        watch: ProgressDisplay,
+        deadline: float | None,
+        interrupts: Interrupts,
+        lost: ServerLoss,
+        simulate: Callable[..., Any] | None,
+    ) -> None:
+        self.folder, self.experiment, self.queue, self.watch = folder, experiment, queue, watch
+        self.deadline, self.interrupts, self.lost, self.simulate = deadline, interrupts, lost, simulate
+        self.failure: BaseException | None = None
+        self.out_of_time = self.interrupted = False
+        self._live: dict[str, int] = {}
+        #: Cores and GPUs of every trial of this session, and the trials with another share than usual that have yet to
+        #: start.
+        self._shares: dict[int, tuple[float, float]] = {}
+        self._awaited: set[int] = set()
+        #: Trials whose processes died, and what Ray said of the last one, by its name there.
+        self._deaths = ProcessDeaths()
+        self._said: dict[str, str] = {}
+        self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
+        #: What each of them is simulated over.
+        self._seeds: dict[int, tuple[int, ...]] = {}
+        self._environment = begun_with(queue.folders[0])
+
+    def fit(self, scratch: Path) -> None:
+        """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
+        from trainables.worker.environment import Token
+
+        self._largest = cluster.largest_machine()
+        with (
+            token(self.folder) as (path, content),
+            ServerWatch(self.lost.note, patience=patience(self.experiment.address)) as self._servers,
+            contextlib.suppress(_LeaveTune),
+        ):
+            self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
+            self._call_tune(scratch)
+        # Tune returns from Ctrl-C as if it had finished.
+        self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
+        if self._live or self.interrupted:
+            self._mark_interrupted()
+        self.lost.check()
+
+    def _call_tune(self, scratch: Path) -> None:
+        from ray import tune
+
+        from fedtune.execution.ray_hooks import AskSession, InOrder, SilentReporter, StopWithSession
+        from trainables.tune import Trial, resources
+
+        tune.Tuner(
+            tune.with_resources(Trial, resources),
+            tune_config=tune.TuneConfig(
+                search_alg=AskSession(self), scheduler=InOrder(self), num_samples=-1, reuse_actors=True
+            ),
+            run_config=tune.RunConfig(
+                name="trials",
+                storage_path=str(scratch),
+                verbose=0,
+                progress_reporter=SilentReporter(),
+                stop=StopWithSession(self),
+                callbacks=[],
+                failure_config=tune.FailureConfig(max_failures=0),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            ),
+        ).fit()
+
+    def must_end(self) -> bool:
+        """Whether Tune is to end. Raises `_LeaveTune` where it could not."""
+        if self.lost.server is not None:
+            raise _LeaveTune
+        if self.deadline is not None and time.monotonic() >= self.deadline and not self.out_of_time:
+            self.out_of_time = True
+        return self.out_of_time or self.failure is not None or self.interrupts.pending
+
+    # What Ray calls. An exception here must not surface inside Ray, where it would be buried: it ends the session.
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        from ray.tune.search import Searcher
+
+        if self.must_end():
+            return Searcher.FINISHED
+        if len(self._live) >= self.experiment.concurrency or not self._has_room():
+            return None
+        job: Any = None
+        with self._keeping_failures():
+            proposal = self.queue.propose()
+            if proposal is not None:
+                job = self._job(proposal)
+                self._live[trial_id] = proposal.number
+                self.watch.started(proposal.number, proposal.values)
+        if job is None:
+            # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
+            return Searcher.FINISHED if self.queue.exhausted and not self._live or self.failure is not None else None
+        return {"job": job}
+
+    def _share(self, larger: tuple[float, float] | None) -> tuple[float, float]:
+        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on
+        this machine."""
+        if larger is None:
+            return self.experiment.cpus_per_trial, self.experiment.gpus_per_trial
+        return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
+
+    def _has_room(self) -> bool:
+        """Whether there is room for the next trial, where some have larger shares than usual. (Ray would fill every gap
+        with small trials, and a trial that needs more room would wait for ever.)"""
+        larger = self.queue.next_share()
+        live = [self._shares[number] for number in self._live.values()]
+        if larger is None and all(share == self._share(None) for share in live):
+            return True
+        if self._awaited:
+            return False
+        return not live or all(
+            sum(used) + more <= there + 1e-6
+            for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._largest, strict=True)
+        )
+
+    def _job(self, proposal: Proposal) -> Any:
+        from trainables.tune import Job
+
+        number, share = proposal.number, self._share(proposal.share)
+        home = self.queue.home(number)
+        e = home.experiment
+        complete = {**e.values, **proposal.values}
+        folder = trial_folder(home.folder, home.number)
+        write_document(folder / run_folder.CONFIG, complete)
+        self._shares[number], self._seeds[number] = share, proposal.seeds
+        self._deaths.begin(number, folder)
+        if share != self._share(None):
+            self._awaited.add(number)
+        return Job(
+            number=home.number,
+            folder=str(folder),
+            method=e.method,
+            values=complete,
+            seeds=proposal.seeds,
+            metrics=e.metric,
+            signs=e.signs,
+            rule=proposal.rule,
+            threads=e.threads,
+            cpus=share[0],
+            gpu_share=share[1],
+            data_dir=e.data_dir,
+            keep_models=e.kind == "run",
+            keep_images=e.keep_images,
+            environment=self._environment,
+            simulate=self.simulate,
+        )
+
+    def result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+        number = self._live.get(trial_id)
+        if number is None or "round" not in result:
+            return
+        self._awaited.discard(number)
+        self._tell(result)
+        with self._keeping_failures():
+            self.queue.report(number, result["round"], result.get("values"))
+        self.watch.round(number, result["round"], result.get("values"))
+
+    def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None:
+        number = self._live.get(trial_id)
+        if number is None:
+            return
+        from trainables.tune import Ending
+
+        self._tell(result or {})
+        ending = (result or {}).get("ending")
+        if error and self._lost_server():
+            return  # no process outlives its server: the trial stays to be resumed
+        if error:
+            home = self.queue.home(number)
+            folder = home.folder / run_folder.trial_folder(home.number)
+            round_ = self._deaths.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
+            ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
+        if ending is None:
+            return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
+        del self._live[trial_id]
+        self._awaited.discard(number)
+        with self._keeping_failures():
+            if ending.out_of_memory and self._put_back(number, ending, died=error):
+                return
+            if error and not self._deaths.is_own_doing(number):
+                self.queue.mark(number, "interrupted")
+                raise self._deaths.from_outside(number, self.lost.again)
+            self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
+            if ending.stop_reason == "interrupted" and not ending.out_of_memory:
+                raise UserError(
+                    f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
+                    f"go on with `{self.lost.again}`."
+                )
+        trial = self.queue.trials()[number]
+        # Ray tells of a trial's last round with its end only.
+        self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
+        self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
+
+    def failed(self, trial_id: str, said: str) -> None:
+        """Ray says this of a process that died; `complete` is called next."""
+        self._said[trial_id] = said
+
+    def _tell(self, result: Mapping[str, Any]) -> None:
+        """Prints what a trial has to say, such as that it starts again because its files are damaged."""
+        if result.get("note"):
+            self.watch.say(result["note"])
+
+    def _lost_server(self) -> bool:
+        """Whether a server of Ray is gone, found out now."""
+        if (gone := self._servers.gone()) is not None:
+            self.lost.note(gone)
+        return gone is not None
+
+    def _put_back(self, number: int, ending: Any, died: bool) -> bool:
+        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
+        which may have been for lack of memory, also without, a few times."""
+        share = self._shares[number]
+        # Without a GPU a trial that ran alone had the whole machine already.
+        more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
+        if self._deaths.too_often(number) or (more is None and not died):
+            return False
+        self.queue.again(number, more)
+        self.watch.put_back(number)
+        why = "the process died" if died else "memory did not suffice"
+        how = (
+            "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
+        )
+        self.watch.say(
+            f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
+        )
+        return True
+
+    def _given_up(self, number: int, ending: Any, died: bool) -> Any:
+        if died:
+            error = self._deaths.error(number)
+        else:
+            had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
+            why = str(ending.error).rstrip(".")
+            error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
+        return dataclasses.replace(ending, stop_reason="error", error=error)
+
+    @contextlib.contextmanager
+    def _keeping_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failure = self._disk(error.strerror or str(error))
+        except NotWritten as error:
+            self.failure = self._disk(error.why)
+        except Exception as error:
+            self.failure = error
+
+    def _disk(self, why: str) -> UserError:
+        return cannot_write(
+            self.folder,
+            why,
+            f"What was written is kept; free some space and go on with `{self.lost.again}`.",
+        )
+
+    def _mark_interrupted(self) -> None:
+        with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
+            for trial in self.queue.trials():
+                if not trial.state.is_finished():
+                    self.queue.mark(trial.number, "interrupted")

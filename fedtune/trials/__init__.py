@@ -1,1 +1,0 @@
-"""Who proposes a trial, who stops it, and who runs it."""

@@ -1,0 +1,417 @@
+"""Proposals by expected improvement: the choice, that it is exact, and that it pays, also where a cost is marked."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from scipy.stats import norm
+
+from analysis.estimate.posterior import Federations, posterior
+from analysis.estimate.winner import MOST
+from fedtune.decisions import expected_improvement
+from fedtune.decisions.expected_improvement import FEWEST, _drawn, _told, best, proposed
+from fedtune.decisions.sampling import at_random, generator, uniform
+from fedtune.execution.queue import Proposal, TrialQueue
+from fedtune.execution.race_queue import queue_of
+from fedtune.planning.known import known
+from fedtune.record.journal import StudyFile
+from search_spaces.dimension import Dimension
+from search_spaces.errors import UserError
+from search_spaces.metrics import UNREACHED
+from search_spaces.parameter import Parameter
+from search_spaces.space import Space
+from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.execution.test_queue import end
+from tests.fedtune.played import FACTS
+from trainables.tune import Ending
+
+KINDS = {"steps": IntDistribution(0, 100), "x": FloatDistribution(0.0, 1.0)}
+
+
+def toy(cost: float | None = 0.9) -> Space:
+    """x in [0, 1], and steps in [0, 100] that cost."""
+    x = Parameter("x", "real", 0.5, "", low=0.0, high=1.0)
+    steps = Parameter("steps", "integer", 20, "", low=0, high=1000)
+    return Space("toy", "fedavg", {"x": Dimension(x, 0.0, 1.0), "steps": Dimension(steps, 0, 100, cost=cost)})
+
+
+def marked() -> Space:
+    """The space of the neighbours' tests, in which α is marked."""
+    both = space()
+    return dataclasses.replace(
+        both, search={**both.search, "alpha": dataclasses.replace(both.search["alpha"], cost=0.9)}
+    )
+
+
+def point(x: float, steps: int, value: float | None = None) -> FrozenTrial:
+    params = {"x": x, "steps": steps}
+    if value is None:
+        return create_trial(state=TrialState.RUNNING, params=params, distributions=KINDS)
+    return create_trial(values=[value], params=params, distributions=KINDS)
+
+
+# -- the choice ----------------------------------------------------------------------------------------------------
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def promised(known: Floats, values: Floats, asked: Floats) -> Floats:
+    """The expected improvement of the points `asked`; rows are (steps / 100, x), as the model sorts names."""
+    count = len(known)
+    nothing = np.zeros((count, count))
+    belief = posterior(
+        Federations(np.vstack([known, asked]), np.arange(count), np.ones((count, 1)), values, extra=nothing)
+    )
+    better = belief.mean[count:] - belief.mean[:count].max()
+    against = np.eye(count + len(asked))[count:] - np.r_[np.ones(count), np.zeros(len(asked))] / count
+    wider = (count - 1) / (count - 3)
+    weights = np.array([part.weight for part in belief.parts])
+    means = np.array([against @ part.mean for part in belief.parts])
+    within = np.array([np.diag(wider * against @ part.covariance @ against.T) for part in belief.parts])
+    spread = np.sqrt(weights @ (within + means**2) - (weights @ means) ** 2)
+    found: Floats = better * norm.cdf(better / spread) + spread * norm.pdf(better / spread)
+    return found
+
+
+def params(x: float, steps: int) -> dict[str, Any]:
+    return {"x": x, "steps": steps}
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_choice_is_the_largest_expected_improvement_per_cost(sign: float) -> None:
+    moved = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        known, asked = rng.integers(0, 101, (9, 2)) / 100, rng.integers(0, 101, (8, 2)) / 100
+        values = -((known[:, 1] - 0.4) ** 2) + 0.2 * known[:, 0] + 0.02 * rng.standard_normal(9)
+        trials = [point(x, round(100 * s), sign * v) for (s, x), v in zip(known, values, strict=True)]
+        draws = [params(x, round(100 * s)) for s, x in asked]
+        alone = promised(known, values, asked)
+        per_second = alone / (0.1 + 0.9 * asked[:, 0])
+        assert best(draws, trials, sign, toy()) is draws[int(per_second.argmax())]
+        assert best(draws, trials, sign, toy(None)) is draws[int(alone.argmax())]
+        moved += int(per_second.argmax() != alone.argmax())
+    assert moved >= 3, "value alone would have chosen otherwise"
+
+
+def test_where_there_is_nothing_to_compare_the_first_draw_stays() -> None:
+    draws = [params(0.5, 100), params(0.5, 0)]
+    assert best(draws, [point(0.2, 20, 0.5)], 1.0, toy()) is draws[0]
+    flat = [point(0.1 * i, 50, 0.5) for i in range(8)]  # nothing promises anything
+    assert best(draws, flat, 1.0, toy()) is draws[0]
+    assert best(draws[1:], flat, 1.0, toy()) is draws[1]
+
+
+def failed(x: float, steps: int) -> FrozenTrial:
+    return create_trial(state=TrialState.FAIL, params=params(x, steps), distributions=KINDS)
+
+
+def missed(x: float, steps: int) -> FrozenTrial:
+    """It ran to its end without its target."""
+    return point(x, steps, UNREACHED)
+
+
+def not_yet(x: float, steps: int) -> FrozenTrial:
+    """It was stopped before its target."""
+    return late(x, steps, UNREACHED)
+
+
+def late(x: float, steps: int, value: float) -> FrozenTrial:
+    """A trial that was stopped early with this last value."""
+    return create_trial(
+        state=TrialState.PRUNED, params=params(x, steps), distributions=KINDS, intermediate_values={1: 0.0, 3: value}
+    )
+
+
+@pytest.mark.parametrize(("sign", "bad"), [(1.0, failed), (-1.0, failed), (-1.0, missed), (-1.0, not_yet)])
+def test_what_failed_or_missed_its_target_promises_nothing_beside_it(sign: float, bad: Any) -> None:
+    """Larger x is better, and beyond 0.6 nothing runs: a draw between those that failed is not worth a trial."""
+    known = [point(0.1 * i, 50, sign * 0.1 * i) for i in range(7)]
+    failures = [bad(x, 50) for x in (0.7, 0.8, 0.9, 1.0)]
+    draws = [params(0.85, 50), params(0.55, 50)]
+    assert best(draws, known, sign, toy(None)) is draws[0]
+    assert best(draws, [*known, *failures], sign, toy(None)) is draws[1]
+    for number, trial in enumerate(failures):
+        trial.number = 7 + number
+    told = _told([*known, *failures], sign)
+    assert [t.number for t in told[7:]] == [7, 8, 9, 10]
+    assert [t.values for t in told] == [[sign * 0.1 * i] for i in range(7)] + [[0.0]] * 4
+    assert [t.params for t in told] == [t.params for t in (*known, *failures)]
+    stopped = late(0.95, 50, -sign * 0.3)
+    told = _told([*known, *failures, stopped], sign)
+    assert [t.values for t in told[7:]] == [[-sign * 0.3]] * 4 + [None], "the worst is that of one that was stopped"
+
+
+def test_nothing_but_failures_is_worth_nothing() -> None:
+    assert [t.values for t in _told([failed(0.1, 50), failed(0.2, 50)], 1.0)] == [[0.0], [0.0]]
+
+
+def test_what_a_failed_trial_had_before_it_failed_does_not_count() -> None:
+    died = create_trial(
+        state=TrialState.FAIL, params=params(0.3, 50), distributions=KINDS, intermediate_values={1: 0.4, 2: 0.9}
+    )
+    unheard = create_trial(state=TrialState.PRUNED, params=params(0.4, 50), distributions=KINDS)
+    told = _told([point(0.1, 50, 0.5), died, unheard, late(0.2, 50, 0.7)], 1.0)
+    assert [t.values for t in told] == [[0.5], [0.5], [0.5], None]
+
+
+def test_a_configuration_that_failed_on_one_seed_is_bad_on_all() -> None:
+    good = [point(0.5, 50, value) for value in (0.82, 0.81, 0.83)]
+    known = [*good, failed(0.5, 50), point(0.2, 50, 0.6), point(0.3, 50, 0.7)]
+    for seed, trial in enumerate(known):
+        trial.number, trial.user_attrs["seed"] = seed, seed % 4
+    assert [t.values for t in _told(known, 1.0)] == [[0.6]] * 5 + [[0.7]]
+    assert [t.user_attrs["seed"] for t in _told(known, 1.0)] == [0, 1, 2, 3, 0, 1]
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3])
+def test_values_that_are_all_equal_promise_nothing(value: float) -> None:
+    draws = [params(0.5, 100), params(1.0, 0)]
+    assert best(draws, [point(0.1 * i, 50, value) for i in range(7)], 1.0, toy(None)) is draws[0]
+
+
+def test_failures_do_not_stand_for_trials_that_ran_to_their_end() -> None:
+    known = [point(0.2, 50, 0.5), failed(0.4, 50), failed(0.6, 50), late(0.8, 50, 0.3)]
+    draws = [params(0.9, 50), params(0.1, 50), params(0.3, 50)]
+    assert best(draws, known, 1.0, toy(None)) is draws[0] and best(draws, known, -1.0, toy(None)) is draws[0]
+
+
+@pytest.mark.parametrize("better", [1, 2])
+def test_two_trials_that_ran_to_their_end_are_enough(better: int) -> None:
+    known = [point(0.2, 50, 0.2), point(0.8, 50, 0.8), late(0.1, 50, 0.1)]
+    draws = [params(0.1, 50), params(0.2, 50), params(0.3, 50)]
+    draws[better] = params(0.85, 50)
+    assert best(draws, known, 1.0, toy(None)) is draws[better]
+
+
+def test_the_same_federation_twice_says_nothing() -> None:
+    known = [point(0.2, 50, 0.2), point(0.2, 50, 0.2), late(0.9, 50, 0.9)]
+    draws = [params(0.1, 50), params(0.9, 50), params(0.5, 50)]
+    assert best(draws, known, 1.0, toy(None)) is draws[0]
+
+
+def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> None:
+    known = [point(n / 1000, 50, (n * 7919 % 1000) / 1000) for n in range(900)]
+    for n, trial in enumerate(known):
+        trial.number = n
+    stopped = [
+        create_trial(
+            state=TrialState.PRUNED,
+            params=params(n / 1000, 60),
+            distributions=KINDS,
+            intermediate_values={1: 0.9, 2: n / 100},
+        )
+        for n in range(100)
+    ]
+    for n, trial in enumerate(stopped):
+        trial.number = 900 + n
+    told = _told([*stopped, *known], 1.0)
+    assert len(told) == len({t.number for t in told}) == MOST
+    assert len(_told(known[: MOST + 1], 1.0)) == MOST
+    assert [t.number for t in _told(known[:MOST], 1.0)] == [*range(MOST)], "as they came, where all are read"
+    ranked = sorted(known, key=lambda t: -t.values[0])
+    assert [t.number for t in told[: MOST // 2]] == [t.number for t in ranked[: MOST // 2]]
+    order = [*(t.number for t in ranked), *(t.number for t in reversed(stopped))]
+    places = [order.index(t.number) for t in told[MOST // 2 :]]
+    assert places[0] == MOST // 2 and places[-1] >= 1000 - 12, "stopped ones last"
+    assert {b - a for a, b in itertools.pairwise(places)} == {11, 12}, "evenly among the others"
+    assert [t.number for t in _told(known, -1.0)][:2] == [t.number for t in ranked[:-3:-1]]
+
+
+def test_a_proposal_is_a_configuration_that_the_search_has_not_had() -> None:
+    two = Parameter("x", "choice", "a", "", options=("a", "b"))
+    where = Space("toy", "fedavg", {"x": Dimension(two, options=("a", "b"))})
+    for number in range(6):
+        assert proposed(where, [], [{"x": "a"}], 1.0, 0, number).params == {"x": "b"}
+    assert {proposed(where, [], [], 1.0, 0, number).params["x"] for number in range(9)} == {"a", "b"}
+    known = [create_trial(values=[v], params={"x": x}, distributions=where.distributions()) for x, v in
+             [("a", 0.1), ("a", 0.2)] * FEWEST]  # fmt: skip
+    assert proposed(where, known, [t.params for t in known], 1.0, 0, 20).params == {"x": "b"}
+    for width in (150, 400):  # one of so many is left
+        count = Parameter("n", "integer", 1, "", low=1, high=width)
+        many = Space("toy", "fedavg", {"n": Dimension(count, 1, width)})
+        had = [{"n": k} for k in range(1, width + 1) if k != 77]
+        assert [proposed(many, [], had, 1.0, 0, number).params for number in range(20)] == [{"n": 77}] * 20
+    again = proposed(where, known, [{"x": "a"}, {"x": "b"}], 1.0, 0, 20)
+    assert again.params in ({"x": "a"}, {"x": "b"}) and again.state == TrialState.RUNNING
+    assert again.distributions == where.distributions()
+
+
+def test_a_step_that_was_written_otherwise_is_the_same_step() -> None:
+    """Optuna adds up steps, which rounds: 0.1 · 3 = 0.30000000000000004."""
+    real = Parameter("x", "real", 0.0, "", low=0.0, high=1.0)
+    where = Space("toy", "fedavg", {"x": Dimension(real, 0.0, 1.0, step=0.1)})
+    had = [{"x": 0.1 * k} for k in range(11) if k != 5]
+    assert any(one["x"] != round(one["x"], 1) for one in had)
+    assert [proposed(where, [], had, 1.0, 0, number).params for number in range(20)] == [{"x": 0.5}] * 20
+
+
+def test_the_trial_depends_on_seed_and_number_alone() -> None:
+    known = [point(0.1 * i, 10 * i, 0.1 * i) for i in range(8)]
+
+    def made(seed: int, number: int, seen: int = 8) -> dict[str, Any]:
+        return proposed(toy(None), known[:seen], [], 1.0, seed, number).params
+
+    assert made(0, 8) == made(0, 8)
+    assert len({tuple(made(*of).values()) for of in ((0, 8), (0, 9), (1, 8))}) == 3
+    assert made(0, 8, 1) == made(0, 8, 2) != made(0, 8, 3), "the first draw, before there are enough"
+
+
+def test_what_is_drawn_for_a_trial() -> None:
+    where = toy(None)
+    rng = generator(3, 8, "candidates")
+    expected = [at_random(where, 3, 8), *(uniform(where, rng) for _ in range(199))]
+    assert _drawn(where, 3, 8, set()) == [where.params(values) for values in expected]
+
+
+def test_the_search_for_something_new_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Parameter("x", "choice", "a", "", options=("a",))
+    where = Space("toy", "fedavg", {"x": Dimension(one, options=("a",))})
+    asked = []
+    monkeypatch.setattr(expected_improvement, "uniform", lambda *given: asked.append(given) or {"x": "a"})
+    assert proposed(where, [], [{"x": "a"}], 1.0, 0, 0).params == {"x": "a"}
+    assert len(asked) == 3999, "the first draw is no such one"
+
+
+# -- a whole search ------------------------------------------------------------------------------------------------
+
+
+def conduct(
+    folder: Path, where: Space, width: int = 1, order: int = 1, every: int = 0, **changes: Any
+) -> list[tuple[Any, ...]]:
+    """A search with `width` trials at once; the driver is killed after every so many trials (0: never)."""
+    made, live, steps = start(folder, **changes), [], 0
+    queue = queue_of(folder, made, where)
+    while not queue.finished:
+        while len(live) < width and (proposal := queue.propose()) is not None:
+            live.append(proposal)
+        assert live, "nothing runs and nothing is proposed"
+        done = live.pop(0 if order == 1 else -1)
+        queue.finish(done.number, end(done, made.rounds))
+        steps += 1
+        if every and steps % every == 0:
+            queue, live = queue_of(folder, made, where), []
+    return [
+        (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs, t.user_attrs)
+        for t in StudyFile(folder).study.trials
+    ]
+
+
+RACE = {"budget": 108, "seeds": (0, 1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"scheduler": "asha"}, {"scheduler": "none"}, RACE, {"early": 8}, {**RACE, "early": 8}],
+    ids=["asha", "none", "race", "early", "early race"],
+)
+def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
+    changes = {"trials": 13, "sampler": "ei", **changes}
+    one = conduct(tmp_path / "one", marked(), **changes)
+    assert conduct(tmp_path / "two", marked(), 2, -1, **changes) == one
+    assert conduct(tmp_path / "killed", marked(), 2, every=1, **changes) == one
+    plain = conduct(tmp_path / "plain", space(), **changes)
+    made = experiment(tmp_path / "one", **changes)
+    seen = next(n for n in range(made.trials) if made.seen(n) >= FEWEST)
+    assert [trial[2] for trial in one[:seen]] == [trial[2] for trial in plain[:seen]], "nothing is compared there"
+    assert [trial[2] for trial in one] != [trial[2] for trial in plain]
+
+
+@pytest.mark.parametrize("where", [space(), marked()], ids=["plain", "marked"])
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_searches_by_other_samplers_begin_alike(tmp_path: Path, where: Space, sampler: str) -> None:
+    """So what differs between samplers is not the luck of the first draws."""
+    changes = {"trials": 13, "seed": 3}
+    one, other = (conduct(tmp_path / name, where, sampler=name, **changes) for name in ("ei", sampler))
+    alike = FEWEST + experiment(tmp_path / "ei").lag - 1
+    assert [trial[2] for trial in one[:alike]] == [trial[2] for trial in other[:alike]]
+    assert [trial[2] for trial in one] != [trial[2] for trial in other]
+
+
+def test_under_several_conditions_configurations_are_compared(tmp_path: Path) -> None:
+    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
+    vary = {"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 0.1))}
+    changes = {"trials": 18, "scheduler": "none", "lag": 2, "sampler": "ei"}
+    where, plain = dataclasses.replace(marked(), vary=vary), dataclasses.replace(space(), vary=vary)
+    one = conduct(tmp_path / "one", where, **changes)
+    assert conduct(tmp_path / "killed", where, 2, -1, every=1, **changes) == one
+    assert one != conduct(tmp_path / "plain", plain, **changes)
+    assert all(a[2]["alpha"] == b[2]["alpha"] for a, b in zip(one[::2], one[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sampler": "tpe"},
+        {"sampler": "random"},
+        {"sampler": "grid", "trials": 6},
+        {"sampler": "cmaes"},
+        {"sampler": "nsga2"},
+        {"sampler": "gp"},
+    ],
+    ids=lambda changes: changes["sampler"],
+)
+def test_other_samplers_propose_as_if_nothing_were_marked(tmp_path: Path, changes: dict[str, Any]) -> None:
+    changes = {"trials": 10, **changes}
+    made = [conduct(tmp_path / name, where, **changes) for name, where in (("a", space()), ("b", marked()))]
+    assert [trial[2] for trial in made[0]] == [trial[2] for trial in made[1]]
+
+
+def test_the_user_is_told(tmp_path: Path) -> None:
+    told = "Proposals are compared by what they promise per second of cost, which depends on steps (0.9 of a round)."
+    assert expected_improvement.note("ei", toy().search) == told
+    assert expected_improvement.note("gp", toy().search) == (
+        "The space marks the cost of steps (0.9 of a round); costs are not compared by the sampler gp, only by ei."
+    )
+    assert expected_improvement.note("ei", toy(None).search) is None
+    asked = experiment(tmp_path, sampler="ei")
+    assert told in known(asked, toy(), FACTS).notes
+    assert not any("cost" in said for said in known(asked, toy(None), FACTS).notes)
+
+
+def test_marks_that_were_edited_into_nonsense_are_told(tmp_path: Path) -> None:
+    data = json.loads(json.dumps(toy().to_json()))
+    data["search"][1]["cost"] = 1.0
+    with pytest.raises(UserError, match=r"cost of steps must be below 1, .* \(space.json\)"):
+        TrialQueue(tmp_path / "run", start(tmp_path / "run"), Space.from_json(data))
+
+
+# -- what it is for ------------------------------------------------------------------------------------------------
+
+
+def work_until(folder: Path, where: Space, sampler: str, seed: int, target: float) -> float:
+    """What a search spends until a configuration is as good as `target`, in rounds of the dearest one. The value has
+    its peak in x and hardly depends on the steps, which are nine tenths of a round's cost."""
+
+    def value(proposal: Proposal) -> float:
+        x, steps = float(proposal.values["x"]), float(proposal.values["steps"])
+        return -((x - 0.37) ** 2) + 1e-4 * steps / 100
+
+    made = start(folder, seed=seed, trials=120, scheduler="none", rounds=1, lag=1, sampler=sampler)
+    queue, spent, best = TrialQueue(folder, made, where), 0.0, -math.inf
+    while best < target and (proposal := queue.propose()) is not None:
+        best = max(best, value(proposal))
+        spent += 0.1 + 0.9 * float(proposal.values["steps"]) / 100
+        queue.finish(proposal.number, Ending("completed", 1, None, {1: (value(proposal),)}))
+    assert best >= target
+    return spent
+
+
+def test_the_same_value_takes_less_work_where_the_cost_is_marked(tmp_path: Path) -> None:
+    spent = {
+        (sampler, cost): [
+            work_until(tmp_path / f"{sampler}-{cost}-{seed}", toy(cost), sampler, seed, -1e-4) for seed in range(6)
+        ]
+        for sampler, cost in (("tpe", None), ("ei", None), ("ei", 0.9))
+    }
+    assert sum(spent["ei", 0.9]) < 0.8 * sum(spent["ei", None]), spent
+    assert sum(spent["ei", None]) < 0.9 * sum(spent["tpe", None]), spent

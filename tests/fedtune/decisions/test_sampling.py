@@ -1,0 +1,76 @@
+"""What is drawn for a trial: its generator, and configurations parameter by parameter."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+
+import pytest
+from scipy.stats import chisquare, kstest
+
+from fedtune.decisions.sampling import drawn, ends, generator, uniform
+from search_spaces.dimension import Dimension
+from search_spaces.parameter import Parameter
+from search_spaces.space import Space
+
+
+def test_a_search_that_goes_on_with_another_version_draws_the_same() -> None:
+    digest = hashlib.blake2b(b"3/14/audit", digest_size=8).digest()
+    expected = random.Random(sum(byte << 8 * (7 - place) for place, byte in enumerate(digest)))
+    assert [generator(3, 14, "audit").random() for _ in range(2)] == [expected.random()] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "expected"),
+    [
+        ("real", None, (1.0, 4.0)),
+        ("real", 0.5, (0.75, 4.25)),
+        ("integer", None, (0.5, 4.5)),
+        ("integer", 3, (-0.5, 5.5)),
+    ],
+)
+def test_the_ends_have_as_much_room_as_what_lies_between(
+    kind: str, step: float | None, expected: tuple[float, float]
+) -> None:
+    parameter = Parameter("x", kind, 1, "", low=0, high=9)
+    assert ends(Dimension(parameter, 1, 4, step=step)) == expected
+
+
+def test_a_parameter_is_drawn_before_the_next_one_and_those_of_its_option_at_last() -> None:
+    def real(key: str) -> Dimension:
+        return Dimension(Parameter(key, "real", 0.5, "", low=0.0, high=1.0), 0.0, 1.0)
+
+    method = Parameter("method", "choice", "a", "", options=("a", "b"))
+    first = Dimension(method, options=("a", "b"), children={"a": (real("of_a"),), "b": (real("x"), real("y"))})
+    where = Space("toy", "fedavg", {"method": first, "z": real("z")})
+    asked: list[str] = []
+
+    def number(dimension: Dimension) -> float:
+        asked.append(dimension.key)
+        return 0.5
+
+    assert drawn(where, lambda dimension: "b", number) == {"method": "b", "z": 0.5, "x": 0.5, "y": 0.5}
+    assert asked == ["z", "x", "y"]
+
+
+def test_draws_are_uniform_on_the_scale_and_under_their_option() -> None:
+    one = Parameter("lr", "real", 0.1, "", low=1e-4, high=1.0, log=True)
+    steps = Parameter("steps", "integer", 1, "", low=1, high=4)
+    method = Parameter("method", "choice", "a", "", options=("a", "b"))
+    where = Space(
+        "toy",
+        "fedavg",
+        {
+            "method": Dimension(
+                method, options=("a", "b"), children={"b": (Dimension(steps, 1, 4), Dimension(one, 1e-4, 1.0, True))}
+            )
+        },
+    )
+    rng = random.Random(0)
+    draws = [uniform(where, rng) for _ in range(4000)]
+    b = [one for one in draws if one["method"] == "b"]
+    assert all(set(one) == ({"method", "steps", "lr"} if one["method"] == "b" else {"method"}) for one in draws)
+    assert chisquare([len(b), 4000 - len(b)]).pvalue > 1e-3
+    assert chisquare([sum(one["steps"] == k for one in b) for k in (1, 2, 3, 4)]).pvalue > 1e-3
+    assert kstest([math.log10(float(one["lr"])) / 4 + 1 for one in b], "uniform").pvalue > 1e-3

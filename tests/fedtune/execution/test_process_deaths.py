@@ -1,0 +1,156 @@
+"""What a trial's process died of, and who is to blame where it died again and again."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from fedtune.execution import process_deaths
+from fedtune.execution.process_deaths import RETRIES, Cause, ProcessDeaths, cause, crashes, memory_kills
+from search_spaces import run_folder
+from tests import forked
+
+#: What Ray 2.60 says of a process that is gone, and of one that it ended for lack of memory.
+GONE = (
+    "The actor died unexpectedly before finishing this task. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker "
+    "unexpectedly exits with a connection error code 2. End of file. Some common causes include: (1) the process was "
+    "killed by the OOM killer due to high memory usage, (2) ray stop --force was called, or (3) the worker crashed "
+    "unexpectedly due to SIGSEGV or another unexpected error."
+)
+LOW = "1 worker(s) were killed due to the node running low on memory."
+#: A process that tells of its crashes in the file of its first argument, and then does what the second one says.
+TELLS = """
+import ctypes, os, signal, sys
+from trainables.worker.process import tell_crashes
+with open(sys.argv[1], "a") as log:
+    tell_crashes(log)
+    exec(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "crashed", "memory_kill", "of"),
+    [
+        (GONE, False, False, Cause.OUTSIDE),
+        ("", False, False, Cause.OUTSIDE),
+        (GONE, True, False, Cause.CRASH),
+        (GONE, False, True, Cause.MEMORY),
+        (LOW, False, False, Cause.MEMORY),
+        (LOW, True, True, Cause.MEMORY),
+    ],
+)
+def test_what_a_process_died_of(said: str, crashed: bool, memory_kill: bool, of: Cause) -> None:
+    assert cause(said, crashed=crashed, memory_kill=memory_kill) is of
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(
+    ("does", "number", "told"),
+    [
+        ("os.abort()", signal.SIGABRT, 1),
+        ("ctypes.string_at(0)", signal.SIGSEGV, 1),
+        ("os.kill(os.getpid(), signal.SIGFPE)", signal.SIGFPE, 1),
+        ("os.kill(os.getpid(), signal.SIGBUS)", signal.SIGBUS, 0),
+        ("os.kill(os.getpid(), signal.SIGILL)", signal.SIGILL, 0),
+        ("os.kill(os.getpid(), signal.SIGKILL)", signal.SIGKILL, 0),
+        ("os.kill(os.getpid(), signal.SIGTERM)", signal.SIGTERM, 0),
+    ],
+)
+def test_a_crash_is_told_in_the_log(tmp_path: Path, does: str, number: int, told: int) -> None:
+    log = tmp_path / "log.txt"
+    assert crashes(log) == 0
+    log.write_text("Epoch 1: Fatal Python error: Aborted, it says\n")
+    done = forked.run(["-c", TELLS, str(log), does], cwd=tmp_path)
+    assert done.returncode == -number, done.stderr
+    assert crashes(log) == told
+
+
+@pytest.mark.parametrize(
+    ("own", "everywhere", "kills"),
+    [
+        ("low 0\noom 7\noom_kill 3\n", "oom_kill 9\n", 3),
+        ("low 0\n", "pgfault 5\noom_kill 9\n", 9),
+        (None, "oom_kill 9\n", 9),
+        (None, "oom_kill\n", 0),
+        (None, None, 0),
+    ],
+)
+def test_the_system_counts_whom_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, everywhere: str | None, kills: int
+) -> None:
+    monkeypatch.setattr(process_deaths, "_GROUPS", tmp_path)
+    monkeypatch.setattr(process_deaths, "_ALL", tmp_path / "vmstat")
+    monkeypatch.setattr(process_deaths, "_group", lambda: "/a/b")
+    (tmp_path / "a/b").mkdir(parents=True)
+    if own is not None:
+        (tmp_path / "a/b/memory.events").write_text(own)
+    if everywhere is not None:
+        (tmp_path / "vmstat").write_text(everywhere)
+    assert memory_kills() == kills
+
+
+ABORTED = "Fatal Python error: Aborted\n"
+
+
+def dies(deaths: ProcessDeaths, folder: Path, round_: int, said: str = "", log: str = "") -> None:
+    """The process of trial 4 begins, writes so many rounds of two seeds, and dies."""
+    deaths.begin(4, folder)
+    (folder / run_folder.ROUNDS).write_text("{}\n" * 2 * round_)
+    with (folder / run_folder.LOG).open("a") as file:
+        file.write(log)
+    assert deaths.note(4, folder, 2, said) == round_
+
+
+@pytest.mark.parametrize(
+    ("said", "log", "error"),
+    [
+        ([LOW] * 3, [""] * 3, "Its process died 3 times for lack of memory, each time after round 2."),
+        ([""] * 3, [ABORTED] * 3, "Its process died 3 times by a crash in native code, each time after round 2."),
+        (
+            [LOW, "", ""],
+            ["", ABORTED, ABORTED],
+            "Its process died 3 times for lack of memory or by a crash in native code, each time after round 2.",
+        ),
+    ],
+)
+def test_what_a_trial_brings_about_is_its_failure(tmp_path: Path, said: list[str], log: list[str], error: str) -> None:
+    deaths = ProcessDeaths()
+    for one, other in zip(said, log, strict=True):
+        assert not deaths.too_often(4)
+        dies(deaths, tmp_path, 2, one, other)
+    assert deaths.too_often(4) and deaths.is_own_doing(4) and deaths.error(4) == error
+
+
+@pytest.mark.parametrize(
+    ("rounds", "log", "when"),
+    [
+        ((2, 2, 2), ("", "", ""), "each time after round 2, and nothing says that memory ran out or that it crashed"),
+        ((2, 2, 2), (ABORTED, "", ABORTED), "each time after round 2, and nothing says"),
+        ((0, 1, 1), (ABORTED, ABORTED, ABORTED), "after the rounds 0, 1 and 1, so it was ended from outside"),
+    ],
+)
+def test_anything_else_ends_the_search(
+    tmp_path: Path, rounds: tuple[int, ...], log: tuple[str, ...], when: str
+) -> None:
+    deaths = ProcessDeaths()
+    assert len(rounds) == RETRIES + 1
+    for round_, text in zip(rounds, log, strict=True):
+        dies(deaths, tmp_path, round_, log=text)
+    assert deaths.too_often(4) and not deaths.is_own_doing(4)
+    told = deaths.from_outside(4, "fedtune resume runs/a")
+    assert told.exit_code == 3 and f"The process of trial 4 died 3 times, {when}" in str(told)
+    assert str(told).endswith("no trial was scored by this. Then go on with `fedtune resume runs/a`.")
+
+
+def test_a_process_that_the_system_ended_for_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the beginning and at the end of each of three processes; the last one ended without such a kill."""
+    counts = iter((5, 6, 6, 8, 8, 8))
+    monkeypatch.setattr(process_deaths, "memory_kills", lambda: next(counts))
+    deaths = ProcessDeaths()
+    dies(deaths, tmp_path, 1)
+    dies(deaths, tmp_path, 1)
+    assert deaths.is_own_doing(4)
+    dies(deaths, tmp_path, 1)
+    assert not deaths.is_own_doing(4)

@@ -1,0 +1,548 @@
+"""The queue without Ray: what is proposed depends on the past it may look at, and on nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from fedtune.decisions import expected_improvement
+from fedtune.decisions.early_stopping import Halving, Later, rungs
+from fedtune.decisions.optuna_samplers import SAMPLERS, STARTUP, make_sampler
+from fedtune.execution.queue import Proposal, TrialQueue
+from fedtune.record.journal import StudyFile
+from search_spaces import run_folder
+from search_spaces.dimension import Dimension
+from search_spaces.parameter import Parameter
+from search_spaces.space import Space
+from tests.fedtune.conftest import space, start
+from tests.study_file import journal
+from trainables.tune import Ending
+
+
+def score(values: dict[str, Any], round_: int) -> float:
+    return (1 - (values["alpha"] - 0.3) ** 2 / 4 - (values["lambda"] - 0.7) ** 2) * (1 - math.exp(-round_ / 3))
+
+
+def end(proposal: Proposal, rounds: int, several: bool = False) -> Ending:
+    """Runs a proposal as a trial would."""
+    curve: dict[int, tuple[float, ...]] = {}
+    for round_ in range(1, rounds + 1):
+        value = score(dict(proposal.values), round_)
+        curve[round_] = (value, -value * proposal.values["alpha"]) if several else (value,)  # type: ignore[operator]
+        if round_ < rounds and proposal.rule.stops(round_, curve):
+            return Ending("scheduler", round_, None, curve)
+    return Ending("completed", rounds, None, curve)
+
+
+def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **changes: Any) -> list[tuple[Any, ...]]:
+    """A search with `width` trials at once that end first-in-first-out (order 1) or last-in-first-out (-1)."""
+    made = start(folder, **changes)
+    several = len(made.metric) > 1
+    steps = 0
+    queue = TrialQueue(folder, made, space())
+    live: list[Proposal] = []
+    while not queue.finished:
+        while len(live) < width and (proposal := queue.propose()) is not None:
+            live.append(proposal)
+        assert live, "nothing runs and nothing is proposed"
+        done = live.pop(0 if order == 1 else -1)
+        queue.finish(done.number, end(done, made.rounds, several))
+        steps += 1
+        if sessions > 1 and steps % 4 == 0:  # as if the driver had been killed
+            live.clear()
+            queue = TrialQueue(folder, made, space())
+    return [
+        (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs)
+        for t in StudyFile(folder).study.trials
+    ]
+
+
+CASES = [
+    (sampler, scheduler, ("val_global_accuracy",))
+    for sampler in SAMPLERS
+    if sampler != "grid"
+    for scheduler in ("asha", "none")
+]
+CASES += [("tpe", "median", ("val_global_accuracy",))]
+CASES += [("nsga2", "asha", ("val_global_accuracy", "bytes_up")), ("tpe", "asha", ("val_global_accuracy", "bytes_up"))]
+
+
+@pytest.mark.parametrize(("sampler", "scheduler", "metrics"), CASES)
+def test_order_width_and_restarts_change_nothing(
+    tmp_path: Path, sampler: str, scheduler: str, metrics: tuple[str, ...]
+) -> None:
+    changes = {"sampler": sampler, "scheduler": scheduler, "metric": metrics, "trials": 18}
+    one = conduct(tmp_path / "one", 1, **changes)
+    assert len(one) == 18
+    assert conduct(tmp_path / "four", 4, -1, **changes) == one
+    assert conduct(tmp_path / "killed", 3, 1, sessions=2, **changes) == one
+
+
+def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few random trials first, dependent parameters together, stopped trials counted, and values with noise."""
+    names = ["TPESampler", "CmaEsSampler", "GPSampler", "NSGAIISampler", "RandomSampler"]
+    for name in names:
+        monkeypatch.setattr(optuna.samplers, name, lambda name=name, **given: (name, given))
+    made = [make_sampler(name, 3, 7) for name in ("tpe", "cmaes", "gp", "nsga2", "random", "grid")]
+    seeds = {given.pop("seed") for _, given in made}
+    assert len(seeds) == 1 and make_sampler("random", 3, 8)[1]["seed"] not in seeds
+    cmaes = {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}
+    cmaes["source_trials"] = None
+    assert made == [
+        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True}),
+        ("CmaEsSampler", cmaes),
+        ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
+        ("NSGAIISampler", {"population_size": 12}),
+        ("RandomSampler", {}),
+        ("RandomSampler", {}),
+    ]
+
+
+def test_cma_es_starts_from_the_numbers_of_taken_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without choices and without numbers that have a single value; fewer than ten are given several times."""
+    monkeypatch.setattr(optuna.samplers, "CmaEsSampler", lambda **given: given["source_trials"])
+    kinds = {
+        "a": optuna.distributions.FloatDistribution(0.0, 1.0),
+        "b": optuna.distributions.CategoricalDistribution(("x", "y")),
+        "c": optuna.distributions.FloatDistribution(2.0, 2.0),
+    }
+
+    def taken(value: float, **more: Any) -> optuna.trial.FrozenTrial:
+        params = {"a": value / 10, "b": "x", "c": 2.0, **dict.fromkeys(more, 3)}
+        return optuna.trial.create_trial(values=[value], params=params, distributions={**kinds, **more})
+
+    found: Any = make_sampler("cmaes", 0, 0, [taken(1.0), taken(4.0)])
+    assert [(t.values, t.params, list(t.distributions)) for t in found] == [
+        ([1.0], {"a": 0.1}, ["a"]),
+        ([4.0], {"a": 0.4}, ["a"]),
+    ] * 5
+    (one, three) = ([taken(float(n)) for n in range(count)] for count in (1, 3))
+    assert [len(make_sampler("cmaes", 0, 0, several)) for several in (one, three)] == [10, 12]  # type: ignore[arg-type]
+    width: Any = {"kind.width": optuna.distributions.IntDistribution(1, 8)}
+    assert make_sampler("cmaes", 0, 0, [taken(1.0), taken(4.0, **width)]) is None
+    assert make_sampler("cmaes", 0, 0) is None
+
+
+def test_another_seed_is_another_search(tmp_path: Path) -> None:
+    assert conduct(tmp_path / "a", 1, seed=0, trials=4) != conduct(tmp_path / "b", 1, seed=1, trials=4)
+
+
+def test_a_longer_search_begins_like_a_shorter_one(tmp_path: Path) -> None:
+    assert conduct(tmp_path / "long", 2, trials=16)[:8] == conduct(tmp_path / "short", 2, trials=8)
+
+
+def test_asha_prunes_and_tpe_learns(tmp_path: Path) -> None:
+    found = conduct(tmp_path / "run", 2, trials=40)
+    states = [state for _, state, *_ in found]
+    assert states.count(optuna.trial.TrialState.PRUNED) > 5
+    early = [score(params, 9) for _, _, params, *_ in found[:6]]
+    late = [score(params, 9) for _, _, params, *_ in found[-10:]]
+    assert sum(late) / len(late) > sum(early) / len(early) + 0.1
+
+
+def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> None:
+    found = conduct(tmp_path / "run", 2, trials=30, sampler="nsga2", metric=("val_global_accuracy", "bytes_up"))
+    pruned = [values for _, state, _, values, *_ in found if state == optuna.trial.TrialState.PRUNED]
+    assert pruned and all(values is None for values in pruned)
+
+
+@pytest.mark.parametrize(
+    ("metric", "sign"), [(("val_global_accuracy",), [1]), (("bytes_up",), [-1]), (("val_wlp", "bytes_up"), [1, -1])]
+)
+def test_a_rule_compares_with_what_was_measured_and_larger_is_better(
+    metric: tuple[str, ...], sign: list[int], tmp_path: Path
+) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", metric=metric, sampler="random"), space())
+    curve = {r: tuple(10.0 * i + r / 4 for i in range(len(metric))) for r in range(1, 10)}
+    others: dict[int, list[tuple[float, ...]]] = {}
+    while not any(others.values()):
+        proposal = queue.propose()
+        assert proposal is not None and isinstance(proposal.rule, Halving)
+        others = {r: list(values) for r, values in proposal.rule.others.items()}
+        queue.finish(proposal.number, Ending("completed", 9, None, curve))
+    assert others == {r: [tuple(s * v for s, v in zip(sign, curve[r], strict=True))] for r in rungs(9, 1, 3)}
+
+
+def test_known_points_are_of_nsga2s_first_generation(tmp_path: Path) -> None:
+    first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
+    found = conduct(tmp_path / "run", 1, trials=2, sampler="nsga2", scheduler="none", first=first)
+    assert [attributes["NSGAIISampler:generation"] for *_, attributes in found] == [0, 0]
+
+
+def test_every_known_point_is_of_a_generation_and_says_where_it_comes_from(tmp_path: Path) -> None:
+    points = (("the paper's values", 0.5), ("--try", 1.5))
+    first = tuple({"from": origin, "values": {"alpha": alpha, "lambda": 0.25}} for origin, alpha in points)
+    conduct(tmp_path / "run", 1, trials=3, sampler="nsga2", scheduler="none", first=first)
+    trials = StudyFile(tmp_path / "run").study.trials
+    assert ["NSGAIISampler:generation" in trial.system_attrs for trial in trials] == [True] * 3
+    assert [trial.user_attrs.get("from") for trial in trials] == ["the paper's values", "--try", None]
+    assert "from" not in trials[2].user_attrs
+
+
+def test_a_final_run_notes_the_seed_of_every_trial(tmp_path: Path) -> None:
+    conduct(tmp_path / "run", 1, kind="run", trials=2, seeds=(5, 9), sampler="random", scheduler="none")
+    assert [trial.user_attrs["seed"] for trial in StudyFile(tmp_path / "run").study.trials] == [5, 9]
+
+
+class Asked(optuna.samplers.RandomSampler):
+    """Notes which trials it is shown."""
+
+    shown: list[list[float | None]]
+
+    def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+        self.shown.append([t.value for t in study.get_trials(deepcopy=False) if t.state.is_finished()])
+        return {}
+
+
+def test_whom_a_queue_asks_and_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cheap sampler where values are known; else the search's own, seeded by seed and number, with the trials it can
+    read: a failed one only once there is a worst of those that did not fail."""
+    made: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(Asked, "shown", [], raising=False)
+
+    def make(name: str, seed: int, number: int, taken: Any = ()) -> Asked:
+        made.append((name, seed, number))
+        return Asked(seed=0)
+
+    monkeypatch.setattr("fedtune.execution.queue.make_sampler", make)
+    first = ({"from": "--try", "values": {"alpha": 0.5, "lambda": 0.25}},)
+    started = start(tmp_path / "run", trials=4, sampler="gp", scheduler="none", seed=7, first=first, lag=1)
+    queue = TrialQueue(tmp_path / "run", started, space())
+    endings = [Ending("error", 1, "impossible"), *[Ending("completed", 9, None, {9: (v,)}) for v in (0.5, 0.25, 1.0)]]
+    for ending in endings:
+        proposal = queue.propose()
+        assert proposal is not None and proposal.resumed is False
+        queue.finish(proposal.number, ending)
+    assert made == [("random", 7, 0), ("gp", 7, 1), ("gp", 7, 2), ("gp", 7, 3)]
+    assert Asked.shown == [[], [0.5, 0.5], [0.25, 0.5, 0.25]]  # a failed one as the worst of those that ended
+
+
+def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
+    found = conduct(tmp_path / "run", 3, sampler="grid", scheduler="none", trials=6)
+    assert [params for _, _, params, *_ in found] == [
+        {"alpha": a, "lambda": b} for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)
+    ]
+    assert optuna.load_study(study_name=None, storage=journal(tmp_path / "run")).best_value == max(
+        v[0] for _, _, _, v, *_ in found
+    )
+
+
+def under_three_conditions() -> Space:
+    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
+    return dataclasses.replace(space(), vary={"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 1.0, 0.1))})
+
+
+def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
+    """The values of every trial that a search under three conditions proposes."""
+    queue = TrialQueue(folder, start(folder, scheduler="none", **changes), under_three_conditions())
+    found = []
+    while (proposal := queue.propose()) is not None:
+        found.append(tuple(proposal.values[key] for key in ("alpha", "lambda", "omega")))
+        queue.finish(proposal.number, end(proposal, 9))
+    return found
+
+
+def test_a_grid_holds_its_conditions(tmp_path: Path) -> None:
+    cells = itertools.product((0.0, 1.0, 2.0), (0.0, 0.5), (10.0, 1.0, 0.1))
+    assert crossed(tmp_path / "run", sampler="grid", trials=18) == list(cells)
+
+
+def test_every_known_point_is_run_under_every_condition(tmp_path: Path) -> None:
+    points = ({"alpha": 1.5, "lambda": 0.25}, {"alpha": 0.25, "lambda": 0.75})
+    found = crossed(
+        tmp_path / "run", sampler="random", trials=9, first=tuple({"values": p, "from": "a list"} for p in points)
+    )
+    assert found[:6] == [(p["alpha"], p["lambda"], omega) for p in points for omega in (10.0, 1.0, 0.1)]
+    assert [omega for *_, omega in found[6:]] == [10.0, 1.0, 0.1] and len({trial[:2] for trial in found[6:]}) == 1
+
+
+def compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, where: Space, **changes: Any
+) -> tuple[list[dict[str, Any]], dict[int, Any]]:
+    """A search by `ei`, one trial at a time: the values of all trials, and by trial the trials that the model is told,
+    the configurations that are not to come again, and the sign."""
+    queue = TrialQueue(folder, start(folder, lag=1, sampler="ei", **changes), where)
+    found: dict[int, Any] = {}
+    proposed = expected_improvement.proposed
+
+    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int) -> Any:
+        assert number == queue.started and seed == 0
+        found[number] = known, had, sign
+        return proposed(space, known, had, sign, seed, number)
+
+    monkeypatch.setattr(expected_improvement, "proposed", noted)
+    values = []
+    while (proposal := queue.propose()) is not None:
+        values.append(dict(proposal.values))
+        queue.finish(proposal.number, end(proposal, 9))
+    return values, found
+
+
+def test_the_model_is_told_of_all_that_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the known points: whole curves, those of stopped trials too."""
+    _, found = compared(tmp_path / "run", monkeypatch, space(), grace=3, trials=STARTUP + 14)
+    assert list(found) == [*range(STARTUP + 14)]
+    for number, (known, had, sign) in found.items():
+        assert [trial.number for trial in known] == [*range(number)] and sign == 1.0
+        assert had == [trial.params for trial in known]
+        assert all(len(trial.intermediate_values) == trial.user_attrs["rounds"] for trial in known)
+    known, *_ = found[STARTUP + 13]
+    assert any(trial.state.name == "PRUNED" and trial.user_attrs["rounds"] > 1 for trial in known)
+    points = [{"alpha": i / 8, "lambda": 0.5} for i in range(STARTUP + 2)]
+    first = tuple({"values": point, "from": "a list"} for point in points)
+    least: dict[str, Any] = {"metric": ("val_global_loss",), "trials": STARTUP + 4}
+    monkeypatch.undo()
+    values, found = compared(tmp_path / "known", monkeypatch, space(), first=first, **least)
+    assert values[: len(points)] == points and list(found) == [STARTUP + 2, STARTUP + 3]
+    assert {sign for *_, sign in found.values()} == {-1.0}
+
+
+def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", lag=3, sampler="ei"), space())
+    found: list[tuple[int, int]] = []
+    proposed = expected_improvement.proposed
+
+    def noted(space: Space, known: Any, had: Any, *others: Any) -> Any:
+        found.append((len(known), len(had)))
+        return proposed(space, known, had, *others)
+
+    monkeypatch.setattr(expected_improvement, "proposed", noted)
+    live = [queue.propose() for _ in range(3)]
+    for _ in range(3):
+        done = live.pop(0)
+        assert done is not None
+        queue.finish(done.number, end(done, 9))
+        live.append(queue.propose())
+    assert found == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5)]
+
+
+def test_one_condition_is_no_part_of_what_the_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a search under it proposes what one without any condition does."""
+    partition = Parameter("partition", "choice", "iid", "", options=("iid", "dir_class"))
+    one = dataclasses.replace(space(), vary={"partition": Dimension(partition, options=("dir_class",))})
+    values, found = compared(tmp_path / "one", monkeypatch, one, trials=12)
+    assert all("partition" not in {**params, **trial.params} for known, had, _ in found.values() for params in had
+               for trial in known)  # fmt: skip
+    monkeypatch.undo()
+    plain, _ = compared(tmp_path / "plain", monkeypatch, space(), trials=12)
+    assert [{key: v for key, v in row.items() if key != "partition"} for row in values] == plain
+
+
+def test_under_several_conditions_the_model_is_told_of_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = under_three_conditions()
+    values, found = compared(tmp_path / "run", monkeypatch, three, scheduler="none", trials=3 * (STARTUP + 2))
+    assert list(found) == [3 * n for n in range(STARTUP + 2)]
+    for number, (known, had, _) in found.items():
+        tried = [{key: v for key, v in one.items() if key != "omega"} for one in values[:number]]
+        assert had == tried and [trial.params for trial in known] == tried[::3]
+
+
+def test_a_trial_that_goes_on_asks_its_rule_after_the_rounds_that_it_had(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", scheduler="asha"), space())
+    for _ in range(2):
+        proposal = queue.propose()
+        assert proposal is not None
+        queue.finish(proposal.number, end(proposal, 9))
+    first, known = queue.trials()[0], queue.trials()[1:]
+    plain = queue._rule(0, known)
+    assert isinstance(plain, Halving)
+    first.set_user_attr(run_folder.WENT_ON, 4)
+    queue._trials[0] = first
+    assert queue._rule(0, known) == Later(4, plain)
+
+
+def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
+    found = conduct(tmp_path / "run", 1, sampler="cmaes", scheduler="none", trials=24)
+    assert any(any("optimizer" in key for key in system) for *_, system in found)
+
+
+def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", lag=2)
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None
+    assert queue.propose() is None and not queue.exhausted
+    queue.finish(second.number, end(second, 9))
+    assert queue.propose() is None, "trial 2 looks at trial 0, which still runs"
+    queue.finish(first.number, end(first, 9))
+    assert queue.propose() is not None
+
+
+def test_early_trials_wait_for_all_but_the_one_before(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", lag=4, early=8, trials=20)
+    assert [made.seen(n) for n in range(16)] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 9, 10, 11, 12]
+    assert [dataclasses.replace(made, early=0).seen(n) for n in range(6)] == [0, 0, 0, 0, 1, 2]
+    assert [dataclasses.replace(made, lag=1).seen(n) for n in range(12)] == [*range(12)], "a shorter lag stays"
+    assert [dataclasses.replace(made, taken=12).seen(n) for n in (11, 12, 15, 16)] == [11, 12, 12, 13]
+    queue = TrialQueue(tmp_path / "run", made, space())
+    live: list[Proposal] = []
+    most = []
+    while not queue.exhausted:
+        while (proposal := queue.propose()) is not None:
+            live.append(proposal)
+        most.append(len(live))
+        queue.finish(live[0].number, end(live.pop(0), 9))
+    assert most[:8] == [2] * 8 and max(most) == 4
+
+
+def test_nothing_waits_where_nothing_looks_back(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", lag=1, sampler="random", scheduler="none")
+    queue = TrialQueue(tmp_path / "run", made, space())
+    assert [p.number for p in (queue.propose() for _ in range(12)) if p is not None] == list(range(12))
+
+
+def test_endings_and_states(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    made = start(folder, sampler="random", scheduler="none", trials=5)
+    queue = TrialQueue(folder, made, space())
+    proposals = [queue.propose() for _ in range(5)]
+    endings = [
+        Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, 3.0),
+        Ending("scheduler", 1, None, {1: (0.2,)}),
+        Ending("diverged", 2, "train_loss stopped being a finite number in round 2.", {1: (0.1,)}),
+        Ending("error", 0, "impossible."),
+        Ending("completed", 9, None, {}),
+    ]
+    for proposal, ending in zip(proposals, endings, strict=True):
+        assert proposal is not None
+        queue.finish(proposal.number, ending)
+        queue.finish(
+            proposal.number, dataclasses.replace(ending, stop_reason="error")
+        )  # told twice: the first one stands
+    trials = StudyFile(folder).study.trials
+    assert [t.state.name for t in trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
+    assert [t.user_attrs["stop_reason"] for t in trials] == ["completed", "scheduler", "diverged", "error", "error"]
+    assert trials[0].value == 0.5 and trials[0].intermediate_values == {8: 0.1, 9: 0.5}
+    assert "never measured" in trials[4].user_attrs["error"]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2", "cmaes"])
+def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: str) -> None:
+    """Every configuration with alpha above 1 fails; later proposals avoid it."""
+    made = start(tmp_path / "run", sampler=sampler, scheduler="none", trials=26, lag=1)
+    queue = TrialQueue(tmp_path / "run", made, space())
+    drawn = []
+    while (proposal := queue.propose()) is not None:
+        bad = proposal.values["alpha"] > 1  # type: ignore[operator]
+        drawn.append(bad)
+        queue.finish(proposal.number, Ending("diverged", 1, "x", {}) if bad else end(proposal, 9))
+    assert len(drawn) == 26 and any(drawn)
+    if sampler in ("tpe", "gp"):
+        assert sum(drawn[-10:]) <= 3
+
+
+def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=3), space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None and queue.waiting is None
+    queue.again(second.number, (4.0, 1.0))
+    queue.again(first.number, (2.0, 0.5))
+    assert queue.waiting == first.number
+    shares = [queue.next_share()]
+    again = queue.propose()
+    shares.append(queue.next_share())
+    assert again is not None and again.number == first.number
+    assert shares == [(2.0, 0.5), (4.0, 1.0)]
+
+
+def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
+    made, where = start(tmp_path / "run", trials=3), space()
+    queue = TrialQueue(tmp_path / "run", made, where)
+    home = queue.home(2)
+    assert (home.folder, home.experiment, home.space, home.number) == (tmp_path / "run", made, where, 2)
+
+
+@pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "gp", "nsga2"])
+def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
+    """A stopped trial with its last value, a failed one as stopped; where a sampler counts complete trials only, both
+    as complete: with its last value, and as bad as the worst."""
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", sampler=sampler, metric=(metric,)), space())
+    states = optuna.trial.TrialState
+    endings = [
+        {"state": states.COMPLETE, "value": 0.3, "intermediate_values": {1: 0.1, 2: 0.3}},
+        {"state": states.COMPLETE, "value": 0.7},
+        {"state": states.PRUNED, "intermediate_values": {1: 0.2, 4: 0.5}},
+        {"state": states.PRUNED},
+        {"state": states.FAIL},
+    ]
+    shown = queue._shown([optuna.trial.create_trial(**ending) for ending in endings])
+    found = [t and (t.state.name, t.values, t.intermediate_values) for t in shown]
+    complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
+    if sampler in ("tpe", "cmaes"):
+        stopped = ("PRUNED", None, {})
+        assert found == [*complete, ("PRUNED", None, {4: 0.5}), stopped, stopped]
+    else:
+        assert found == [
+            *complete,
+            ("COMPLETE", [0.5], {4: 0.5}),
+            ("PRUNED", None, {}),
+            ("COMPLETE", [worst], {}),
+        ]
+
+
+def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    assert queue.propose() is not None
+    for reached in (0.25, 0.75):
+        queue.report(0, 1, (reached,))
+    queue.report(0, 2, None)
+    assert StudyFile(tmp_path / "run").study.trials[0].intermediate_values == {1: 0.25}
+
+
+def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=2), space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None
+    queue.finish(first.number, Ending("interrupted", 1, "its worker died", {1: (0.5,)}))
+    queue.finish(second.number, Ending("completed", 9, None, {9: (0.5,)}))
+    assert all("error" not in trial.user_attrs for trial in queue.trials())
+    queue.mark(first.number, "diverged")
+    kept = StudyFile(tmp_path / "run").study.trials
+    assert [t.user_attrs["stop_reason"] for t in kept] == ["diverged", "completed"]
+
+
+def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:
+    """The first driver was killed when two trials had begun; the second takes the result of one of them."""
+    made = start(tmp_path / "run", trials=3, taken=2, sampler="random", scheduler="none")
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None
+    queue = TrialQueue(tmp_path / "run", made, space())
+    queue.take(0, Ending("completed", 9, None, {9: (0.5,)}))
+    for number, resumed in ((1, True), (2, False)):
+        proposal = queue.propose()
+        assert proposal is not None and (proposal.number, proposal.resumed) == (number, resumed)
+
+
+def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
+    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    proposal = queue.propose()
+    assert proposal is not None
+    queue.finish(proposal.number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
+    kept = queue.trials()[0].user_attrs
+    assert kept["seconds"] == 1.235 and "curve" not in kept  # Optuna keeps the curve of one metric itself
+
+
+def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", trials=3)
+    queue = TrialQueue(tmp_path / "run", made, space())
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and second is not None and queue.next_share() is None
+    queue.again(first.number, (2.0, 0.5))
+    assert not queue.exhausted and queue.next_share() == (2.0, 0.5)
+    queue = TrialQueue(tmp_path / "run", made, space())  # a killed driver's successor knows it too
+    again = queue.propose()
+    assert again == dataclasses.replace(first, resumed=True, share=(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
+    assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"
+    assert queue.propose().share is None  # type: ignore[union-attr]
