@@ -43,11 +43,9 @@ what was chosen.
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
 over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,
-where stop_reason is error or diverged), `audited` (the round after which a trial would have been stopped that went on
-for --audit), `grace` (searches with --grace auto: what was known of the grace when the trial was proposed, as {"round":
-the grace or null, "trials": how many it rests on, "correlations": [[round, rho, low, high]]}), `seed` (final runs and
-races: the trial's own), `of` (races: the first trial of the same configuration, of which this one is a further seed),
-`went_on` (the round after which a trial had ended that goes on since `fedtune extend --rounds`),
+where stop_reason is error or diverged), `seed` (final runs and races: the trial's own), `of` (races: the first trial
+of the same configuration, of which this one is a further seed), `went_on` (the round after which a trial had ended that
+goes on since `fedtune extend --rounds`),
 `place` (trials of `fedtune auto`: the trial's place among those of all methods),
 `from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per

@@ -14,7 +14,7 @@ from analysis.report import sections, summary
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.anonymous import without_places
 from analysis.report.comparison import side_by_side
-from analysis.report.conditions import condition_title, under_conditions, what_changes
+from analysis.report.conditions import under_conditions, what_changes
 from analysis.report.page import Page, command, definition, escape, write
 from analysis.report.terms import explained
 from analysis.report.trials import details, trials_html, trials_table
@@ -118,9 +118,6 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     page.add(summary.facts(run, labels, page.told))
     sections.best_card(page, run, labels, prefix)
     what_changes(page, run, labels, prefix)
-    for condition in run.conditions:
-        part = run.within(condition) if run.crossed else run
-        sections.stopping_card(page, part, labels, prefix, condition_title(labels, condition) if run.crossed else "")
     skipped = sections.figure_cards(page, run, prefix, tell)
     sections.paper_card(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)

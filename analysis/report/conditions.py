@@ -130,7 +130,7 @@ def _told(run: Run, labels: Labels) -> str:
     lacking = [title for (title, part), mine in zip(parts, finals, strict=True) if part.best is not None and not mine]
     if known and lacking:
         known.append(f"Not tried yet: {'; '.join(lacking)}.")
-    cost = [f"{title}: {line}" for title, part in parts for line in stops_cost(part, labels)]
+    cost = [f"{title}: {line}" for title, part in parts for line in stops_cost(part)]
     rows = [("On fresh seeds", known or [NOT_TRIED]), ("Stopped early", [*stops(run), *cost])]
     return told(rows, next_under_conditions(run, finals))
 

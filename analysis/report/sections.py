@@ -1,4 +1,4 @@
-"""The cards of one run's report below its summary: the best configuration, early stopping, the figures, the paper's
+"""The cards of one run's report below its summary: the best configuration, the figures, the paper's
 numbers, what failed, and where the run was made."""
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from analysis.report.summary import trials_named
 from analysis.report.terms import explained
 from analysis.runs import Run, when
 from analysis.stats import summarise
-from analysis.stopping import Grace, audit_sentences, grace_sentences
-from analysis.stopping.grace import rank
 from analysis.tables.table import Column, Table
 from search_spaces import run_folder, shell
 
@@ -132,30 +130,6 @@ def _again(run: Run) -> str:
         return "<h3>How it was run</h3>" + command(line)
     why = '<p class="small">Final numbers come from seeds the search never saw.</p>'
     return "<h3>Run it again on fresh seeds</h3>" + command(export_command(run.shown)) + why
-
-
-def stopping_card(page: Page, run: Run, labels: Labels, prefix: str, condition: str = "") -> None:
-    """Adds the card, for a search that chose its grace or audited its stopped trials; `condition` is the one that these
-    trials are under, where there are several."""
-    said, table = [], ""
-    if run.audit is not None:
-        said += audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
-    if run.grace is not None:
-        said += grace_sentences(run.grace)
-        table = _correlations(run.grace).html() if run.grace.correlations else ""
-    if said:
-        inner = "".join(f"<p>{escape(line)}</p>" for line in said) + table
-        title, anchor = "Early stopping", f"{prefix}stopping"
-        if condition:
-            title, anchor = f"{title}, {condition}", f"{anchor}-{len(page.sections)}"
-        page.card(anchor, title, inner, "Stopping" if not prefix else "")
-
-
-def _correlations(found: Grace) -> Table:
-    """How well every round ranked trials as their ends did."""
-    rows = [{"round": c.round, "rank": rank(c)} for c in found.correlations]
-    columns = [Column("round", "round"), Column("rank", "rank correlation with the end, 90 % interval", str)]
-    return Table(columns, rows)
 
 
 def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object]) -> list[tuple[str, str]]:

@@ -33,8 +33,8 @@ LIMIT, TAIL, LINES = 200, 1 << 16, 15
 
 def trials(run: Run) -> Table:
     """Every trial as a row: number, outcome, rounds, seconds, searched parameters, the metrics shown in figures with
-    their spread over seeds, where its values come from, if any trial's do not come from the sampler, and after which
-    round it would have been stopped, if any trial was audited. Accuracies are fractions, and shown in per cent."""
+    their spread over seeds, and where its values come from, if any trial's do not come from the sampler. Accuracies are
+    fractions, and shown in per cent."""
     last = run.finals
     wanted = [
         m for m in dict.fromkeys([*run.metrics, *(twin(m) for m in run.metrics), "local_accuracy"]) if m in last.columns
@@ -51,7 +51,6 @@ def trials(run: Run) -> Table:
             "outcome": style.OUTCOMES[style.outcome(t["state"], t["stop_reason"])][2],
             "rounds": t["rounds"],
             "seconds": t["seconds"],
-            "audit": "" if pd.isna(t["audited"]) else f"would have stopped after round {t['audited']:.0f}",
             "origin": f"result of {t['origin']}" if t["taken"] else t["origin"] or further.get(t["number"], ""),
             "seed": seeds.get(t["number"]),
         }
@@ -71,8 +70,6 @@ def trials(run: Run) -> Table:
     columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3), unit="s")]
     if any(row["origin"] for row in rows):
         columns.append(Column("origin", "comes from", right=False))
-    if any(row["audit"] for row in rows):
-        columns.append(Column("audit", "audit", right=False))
     return Table(columns, rows, f"Trials of {run.name}")
 
 

@@ -19,7 +19,6 @@ from analysis.report.summary import spread, trials_named
 from analysis.runs import Run
 from analysis.runs.final_runs import FinalRun, final_runs
 from analysis.stats import summarise
-from analysis.stopping import audit_sentences
 from search_spaces.metrics import twin
 from search_spaces.shell import join, quote
 
@@ -41,7 +40,7 @@ def winner_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     rows = [
         ("How sure that is", [*_sure(run, labels), *_ties(run, labels)]),
         ("On fresh seeds", fresh(run, labels, finals) or [NOT_TRIED]),
-        ("Stopped early", [*stops(run), *stops_cost(run, labels)]),
+        ("Stopped early", [*stops(run), *stops_cost(run)]),
     ]
     inner = head + told(rows, next_step(run, finals))
     title = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run)}"
@@ -232,12 +231,10 @@ def stops(run: Run) -> list[str]:
     return [f"{said}."]
 
 
-def stops_cost(run: Run, labels: Labels) -> list[str]:
+def stops_cost(run: Run) -> list[str]:
     """What stopping probably cost, where a trial was stopped."""
     if not (run.trials["state"] == "PRUNED").any():
         return []
-    if run.audit is not None and run.audit.trials:
-        return audit_sentences(run.audit, lambda value: labels.shown(run.metrics[0], value))
     believed = None if run.standing is None else unseen(run.standing)
     return [] if believed is None else [unseen_sentence(believed)]
 

@@ -36,7 +36,6 @@ from analysis.runs.rounds import (
     rounds_table,
 )
 from analysis.runs.trials import origin, read_config, read_partition, searched_parameters, trials_table
-from analysis.stopping import Audit, Grace, audit, grace
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, SHARES, is_unreached, twin, waits
 from search_spaces.requirements import Requirement, read_all, violation
@@ -125,8 +124,7 @@ class Run:
 
         number, state (COMPLETE, PRUNED, FAIL, RUNNING, WAITING), value (first objective; nan for a target that was not
         reached), values (tuple), stop_reason, rounds, seconds, error, origin (see `origin`), taken (whether the result
-        is an earlier run's), audited (of an audited trial, the round after which it would have been stopped; nan for
-        others), start, end (datetimes), and each searched parameter under its key."""
+        is an earlier run's), start, end (datetimes), and each searched parameter under its key."""
         frame = trials_table(self.frozen, self.taken)
         unfinished = frame["rounds"].isna()
         if unfinished.any() and not self.rounds.empty:
@@ -322,18 +320,6 @@ class Run:
             own = self._end(one.metric, self.best)
             found.append(kept(one, self.frozen, values, best, own))
         return found
-
-    @cached_property
-    def audit(self) -> Audit | None:
-        """What stopping trials cost, of a search that measures it (`--audit`)."""
-        if self.kind == "run" or len(self.metrics) != 1 or self.crossed or not self.experiment.get("audit"):
-            return None
-        return audit(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
-
-    @cached_property
-    def grace(self) -> Grace | None:
-        """What is known of the grace, of a search that chooses it from its own trials (`--grace auto`)."""
-        return grace(self.frozen) if self.experiment.get("grace") == "auto" and not self.crossed else None
 
     @cached_property
     def estimate(self) -> Estimate | None:

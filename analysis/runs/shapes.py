@@ -95,8 +95,6 @@ EXPERIMENT: Shape = {
     "seed": ("a whole number of at least 0", is_whole(0)),
     "seeds": ("a list of whole numbers of at least 0", each(is_whole(0), 1)),
     "reduction_factor": ("a whole number of at least 2", is_whole(2)),
-    "grace": ("auto or a whole number of at least 1", lambda value: value == "auto" or is_whole(1)(value)),
-    "audit": ("a number in [0, 1]", is_number(0, 1)),
     "lag": ("a whole number of at least 1", is_whole(1)),
     "early": ("a whole number of at least 0", is_whole(0)),
     "time": ("a number of seconds or null", none_or(is_number(0))),
@@ -183,20 +181,9 @@ def _is_pair(value: Any) -> bool:
 
 #: User attributes of a study's trial. (`curve` depends on the objectives: `analysis.runs.recorded`.)
 ATTRIBUTES: Shape = {
-    **dict.fromkeys(("rounds", "seed", "audited", OF, PLACE, WENT_ON), _COUNT),
+    **dict.fromkeys(("rounds", "seed", OF, PLACE, WENT_ON), _COUNT),
     "seconds": ("a number of at least 0", is_number(0)),
     "stop_reason": (f"one of {', '.join(STOP_REASONS)}", one_of(*STOP_REASONS)),
     "share": ("cores and GPUs, two numbers of at least 0", _is_pair),
     **dict.fromkeys(("error", "from"), _TEXT),
-    "grace": (
-        "a mapping of round, trials and correlations",
-        shaped(
-            {
-                "round": ("a whole number or null", none_or(is_whole(1))),
-                "trials": _COUNT,
-                "correlations": ("a list of lists", each(each(none_or(is_number()), 4))),
-            },
-            *("round", "trials", "correlations"),
-        ),
-    ),
 }

@@ -12,7 +12,6 @@ import numpy as np
 
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.shapes import each, is_plain, is_whole
-from analysis.stopping import AUDITED
 from search_spaces import run_folder
 from search_spaces.metrics import is_unreached
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Of the table, before the searched parameters.
 COLUMNS = ["number", "state", "value", "values", "stop_reason", "rounds", "seconds", "error", "origin", "taken"]
-COLUMNS += ["audited", "start", "end"]
+COLUMNS += ["start", "end"]
 
 
 def trials_table(trials: Sequence[FrozenTrial], taken: int) -> pd.DataFrame:
@@ -45,14 +44,13 @@ def trials_table(trials: Sequence[FrozenTrial], taken: int) -> pd.DataFrame:
             "error": attributes.get("error") or "",
             "origin": origin(t),
             "taken": t.number < taken,
-            "audited": attributes.get(AUDITED),
             "start": t.datetime_start,
             "end": t.datetime_complete,
         }
         row |= t.params
         rows.append(row)
     frame = pd.DataFrame(rows, columns=None if rows else COLUMNS)
-    for name in ("rounds", "seconds", "audited"):
+    for name in ("rounds", "seconds"):
         frame[name] = pd.to_numeric(frame[name], errors="coerce")
     return frame
 
