@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.auto import request
 from analysis.auto.leaderboard import LeaderboardRow, leaderboard_rows, leaderboard_table
 from analysis.runs import Paths, Run, load_run
-from analysis.runs.plain import check_plain_parts
+from analysis.runs.symbolic_links import check_plain_parts
 from analysis.tables.table import Table
 from search_spaces import files, run_folder
 

@@ -18,8 +18,8 @@ from analysis.reproduce.declaration import Place, Reproduction, Row, declared, k
 from analysis.runs import Run, load_run
 from analysis.runs.conditions import show
 from analysis.runs.mappings import read_yaml
-from analysis.runs.plain import check_plain_parts
 from analysis.runs.shapes import Shape, is_plain, is_text, is_whole, mapping, none_or, one_of, problems
+from analysis.runs.symbolic_links import check_plain_parts
 from analysis.tables.cells import Cell, Cells, Condition, condition_label
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError, short

@@ -14,11 +14,11 @@ from typing import Any
 
 from analysis.runs import shapes
 from analysis.runs.mappings import read_json, read_yaml
-from analysis.runs.plain import check_plain
 from analysis.runs.record import Record
-from analysis.runs.recorded import check_directions, check_kind, check_trials
 from analysis.runs.run import Run
 from analysis.runs.study import read_study
+from analysis.runs.study_checks import check_directions, check_kind, check_trials
+from analysis.runs.symbolic_links import check_plain
 from search_spaces import files, run_folder
 from search_spaces.errors import DamagedFile, UserError, sentence, short
 

@@ -179,7 +179,7 @@ def _is_pair(value: Any) -> bool:
     return each(is_number(0))(value) and len(value) == 2
 
 
-#: User attributes of a study's trial. (`curve` depends on the objectives: `analysis.runs.recorded`.)
+#: User attributes of a study's trial. (`curve` depends on the objectives: `analysis.runs.study_checks`.)
 ATTRIBUTES: Shape = {
     **dict.fromkeys(("rounds", "seed", OF, PLACE, WENT_ON), _COUNT),
     "seconds": ("a number of at least 0", is_number(0)),

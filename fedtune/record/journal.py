@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from analysis.runs.recorded import check_trials
 from analysis.runs.study import JournalReader, open_study, whole_lines
+from analysis.runs.study_checks import check_trials
 from fedtune.record.sampler_state import check_states
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError

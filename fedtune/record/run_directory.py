@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import yaml
 
-from analysis.runs.plain import FILES
+from analysis.runs.symbolic_links import FILES
 from fedtune.record import taken_trials
 from fedtune.record.journal import ELSEWHERE, Direction, create_study
 from fedtune.record.taken_trials import TakenTrial
