@@ -320,12 +320,8 @@ def _unknown_format(document: Document) -> list[str]:
             f"export RUN -o best.yaml`."
         ]
     version, at = items["fedtune"].value, document.at(items["fedtune"])
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        return [sentence("fedtune", f"a whole number, the version of the format, at most {VERSION}", version, at)]
-    if version > VERSION:
-        return [
-            sentence("fedtune", f"at most {VERSION}, the version this fedtune reads", version, at, "Update fedtune.")
-        ]
+    if not shapes.is_whole(VERSION, VERSION)(version):
+        return [sentence("fedtune", f"{VERSION}, the version this fedtune reads", version, at)]
     problems = [unknown("key", key, _KEYS, document.at_key(node)) for key, node in items.items() if key not in _KEYS]
     return problems + [f"{where} lacks the key `{key}`." for key in ("method", "parameters") if key not in items]
 

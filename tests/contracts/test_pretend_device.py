@@ -246,7 +246,7 @@ WAITS: dict[str, tuple[int, str, str]] = {
     "evaluation.local_metrics": (1, "client part", "predictions; right ones are counted on the processor"),
     "evaluation.global_metrics": (2, "model part", "predictions, from which every client's accuracy follows; the loss"),
     "evaluation.accuracy": (1, "model part", "predictions"),
-    "low_rank.compressed": (
+    "fedkd.compressed": (
         2,
         "client",
         "how many singular values are sent, of all tensors at once; server and client",

@@ -19,29 +19,30 @@ statistics of the clients' data, and on which the global model disagrees; the gl
     β_bn beta_bn    β_adv beta_adv    o merge_op    T kd_temperature
     I, I_g, I_d    server_iters, gen_steps, distill_steps    L_adv adversarial
 
-Differs from the paper, following its re-implementations by DFRD's authors: it runs in every round; models
-may keep no running statistics, hence the upload; the generator is conditional (merge_op=none: is not) and lives on, and
-noise is drawn anew instead of being optimised and the best batch stored in a pool (share_noise: once per alternation);
-images are not augmented; KL terms have no factor T² (squared_temperature). L_adv alone is not theirs but DENSE's own,
-of its paper and code, whose gradient runs through both sides; theirs is adversarial=dfdg, with u_S detached.
+Differs from the paper, following its re-implementations by DFRD's authors: it runs in every round; models may keep no
+running statistics, hence the upload of what enters the layers; the generator is conditional (merge_op=none: is not) and
+lives on, and noise is drawn anew instead of being optimised and the best batch stored in a pool (share_noise: once per
+alternation); images are not augmented; KL terms have no factor T² (squared_temperature). L_adv alone is not theirs but
+DENSE's own, of its paper and code, whose gradient runs through both sides; theirs is adversarial=dfdg, with u_S
+detached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial as bind
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from search_spaces.errors import sentence
 from search_spaces.parameter import choice, flag, real
 from trainables import models
 from trainables.building_blocks import distillation_bases, painting, partial_training
-from trainables.building_blocks.batch_statistics import tracking, watching
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
     ClientState,
@@ -64,9 +65,14 @@ from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.local import LocalJob, client_of
 from trainables.method import Method
 from trainables.methods.dfrd import CHANNELS
+from trainables.models.base import Model
+from trainables.models.layers import BatchNorm
 from trainables.params import pack, take, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
+
+#: `(layer, mean (C,), var (C,))` of what enters a normalisation layer: per channel, over the batch and all positions.
+Watcher = Callable[[str, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -220,6 +226,49 @@ def generator_loss(config: Config, ensemble: Tensor, student: Tensor, y: Tensor)
     """L_gen without its term of batch statistics. `ensemble`, `student` `(B, C)`, labels `y` `(B,)`."""
     loss = F.cross_entropy(ensemble, y)
     return loss + config.beta_adv * adversarial_loss(config, ensemble, student, y) if config.beta_adv > 0 else loss
+
+
+def normalisation_layers(module: nn.Module) -> list[str]:
+    """Names of the normalisation layers, in the order of `modules()`."""
+    return [name for name, part in module.named_modules() if isinstance(part, BatchNorm)]
+
+
+@contextmanager
+def watching(module: Model, watcher: Watcher) -> Iterator[None]:
+    """Within, every forward pass tells `watcher` each layer's statistics; they carry the pass's gradient.
+
+    The scaler multiplies what enters a layer, as a rule while a client trains; it is divided out, so that a client's
+    statistics and those of its model in evaluation are in one unit. Variances are of the population (divided by the
+    count)."""
+
+    def look(name: str, part: nn.Module, inputs: tuple[Any, ...]) -> None:
+        factor = module.scale
+        (x,) = inputs
+        var, mean = torch.var_mean(x.float(), dim=(0, 2, 3), correction=0)
+        watcher(name, mean / factor, var / factor**2)
+
+    hooks = [
+        module.get_submodule(name).register_forward_pre_hook(bind(look, name)) for name in normalisation_layers(module)
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def tracking(module: Model, momentum: float) -> Iterator[Params]:
+    """Within, the yielded `<layer>.mean` and `<layer>.var` follow the batches: `s ← m s + (1 - m) batch`, from the
+    first batch on."""
+    tracked: Params = {}
+
+    def follow(name: str, mean: Tensor, var: Tensor) -> None:
+        for key, value in ((f"{name}.mean", mean.detach()), (f"{name}.var", var.detach())):
+            tracked[key] = momentum * tracked[key] + (1 - momentum) * value if key in tracked else value
+
+    with watching(module, follow):
+        yield tracked
 
 
 METHOD = Method(

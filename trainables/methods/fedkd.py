@@ -8,6 +8,8 @@ Wu, Wu, Lyu, Huang, Xie: Communication-efficient federated learning via knowledg
              L_g = CE(g_i(x), y) + κ [ KL(softmax(f_i(x)) ‖ softmax(g_i(x))) + mean_p (φ_f(x) - W_i φ_g(x))² ] / c
              f_i ← f_i - η ∇ L_f,     (g_i, W_i) ← (g_i, W_i) - η_g ∇ L_g
              uploads the truncated singular values of Δ_i = g_i - g, keeping E_t of its energy
+    factors  Δ = U diag(s) V,   U (m, K), s (K,), V (K, n)         of a tensor: its first dimension by all others
+             K = the fewest singular values with Σ_(k≤K) s_k² ≥ E_t Σ_k s_k²
     server   Δ ← 1/|S| Σ_i Δ_i, truncated at E_t as well;     g ← g + Δ               over the round's clients S
     E_t      E_start + (E_end - E_start) (t-1)/T                                       round t of T planned ones
 
@@ -15,8 +17,9 @@ Wu, Wu, Lyu, Huang, Xie: Communication-efficient federated learning via knowledg
     g     mentee, the shared and global model          W_i        p × p map    η, η_g           lr, mentee_lr
     κ     kd_weight, 1 in the paper
 
-Bytes are those of the factors, see `trainables.building_blocks.low_rank`. A client that was there in the last round is
-sent the truncated Δ, any other one the whole g; all then hold the same g. Local accuracy is that of f_i,
+Bytes are those of the factors, entries `u/name`, `s/name` and `v/name` of a payload. A tensor is sent whole, as
+`model/name`, where it has one dimension, or where its factors are no fewer numbers. A client that was there in the last
+round is sent the truncated Δ, any other one the whole g; all then hold the same g. Local accuracy is that of f_i,
 shared_local_accuracy that of g_i; training loss is f_i's. Clients may have two architectures, see
 `trainables.building_blocks.mixed_architectures`.
 
@@ -30,7 +33,7 @@ as zeros.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -40,8 +43,8 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import real
 from trainables import models
-from trainables.building_blocks import low_rank, mutual_pair
 from trainables.building_blocks import mixed_architectures as mixed
+from trainables.building_blocks import mutual_pair
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.mutual_pair import MutualTraining, Pair
 from trainables.federation import ClientData, Federation
@@ -54,6 +57,8 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 
 #: The least sum of cross-entropies that the distillation is divided by.
 LEAST = 1e-8
+#: Prefixes of the entries of a compressed tensor: its factors.
+FACTORS = ("u", "s", "v")
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ def job(
     received = unpack("whole", payload)
     if not received:
         assert client_state is not None
-        received = _added(client_state.received, low_rank.entries(payload))
+        received = _added(client_state.received, _factors_of(payload))
     if client_state is None:
         own = mixed.initial_model(fed, mixed.name_of(config, fed, data.client))
         models.initialise(module.map, fed.rng.torch("init", "map"))
@@ -165,7 +170,7 @@ def job(
         own, shared, mapped = (mutual_pair.part(name, trained) for name in ("private", "shared", "map"))
         change = {name: tensor - received[name] for name, tensor in shared.items()}
         return ClientResult(
-            upload=low_rank.compressed(change, float(payload["energy"])),
+            upload=compressed(change, float(payload["energy"])),
             client_state=ClientState(own, mapped, received),
             model=own,
             others={"shared": shared},
@@ -181,7 +186,7 @@ def _module(config: Config, fed: Federation, client: int) -> Mentoring:
 
 
 def _added(model: Params, update: Payload) -> Params:
-    change = low_rank.expanded(update, model)
+    change = expanded(update, model)
     return {name: tensor + change[name] for name, tensor in model.items()}
 
 
@@ -213,9 +218,75 @@ def mentoring_losses(
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Adds the truncated mean of the updates."""
-    mean = average((low_rank.expanded(u.payload, state.model), 1.0) for u in uploads)
-    update = low_rank.compressed(mean, energy(config, fed, state.round + 1))
+    mean = average((expanded(u.payload, state.model), 1.0) for u in uploads)
+    update = compressed(mean, energy(config, fed, state.round + 1))
     return State(state.round + 1, _added(state.model, update), update, tuple(u.client for u in uploads))
+
+
+def compressed(params: Params, energy: float) -> Payload:
+    """`params` with each matrix's energy kept up to the share `energy`, as entries of a payload."""
+    spectra = {name: _spectrum(tensor.flatten(1)) for name, tensor in params.items() if tensor.dim() > 1}
+    if not spectra:
+        return pack("model", params)
+    # Asked once for all tensors, as every answer is waited for on a GPU.
+    kept = torch.stack([_rank(squares, energy) for squares, _ in spectra.values()]).tolist()
+    payload: Payload = {}
+    small = set()
+    for (name, (squares, vectors)), k in zip(spectra.items(), kept, strict=True):
+        matrix = params[name].flatten(1)
+        if k * (sum(matrix.shape) + 1) < matrix.numel():
+            small.add(name)
+            factors = _factors(matrix, squares[:k].sqrt(), vectors[:, :k])
+            payload |= {f"{factor}/{name}": tensor for factor, tensor in zip(FACTORS, factors, strict=True)}
+    return payload | pack("model", {name: tensor for name, tensor in params.items() if name not in small})
+
+
+def expanded(payload: Mapping[str, Tensor], shapes: Mapping[str, Tensor]) -> Params:
+    """What `compressed` made, multiplied out: tensors shaped as those of the same names in `shapes`."""
+    whole = unpack("model", payload)
+    u, s, v = (unpack(factor, payload) for factor in FACTORS)
+    return {
+        name: whole[name] if name in whole else ((u[name] * s[name]) @ v[name]).view(tensor.shape)
+        for name, tensor in shapes.items()
+    }
+
+
+def _factors_of(payload: Mapping[str, Tensor]) -> Payload:
+    """The entries of a payload that `compressed` made."""
+    return {key: t for key, t in payload.items() if key.partition("/")[0] in ("model", *FACTORS)}
+
+
+def _spectrum(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The squares of the singular values, largest first, and the singular vectors of the shorter side as columns: the
+    eigenvalues and eigenvectors of the smaller of Δ Δᵀ and Δᵀ Δ.
+
+    In float64 they are as exact as a decomposition of Δ in float32, and take half as long."""
+    exact = matrix.double()
+    gram = exact @ exact.T if _is_wide(matrix) else exact.T @ exact
+    # A model that diverged has no such values. Its factors are not finite, as it is not: a round says so, not LAPACK.
+    squares, vectors = torch.linalg.eigh(gram.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
+    return squares.flip(0).clamp(min=0), vectors.flip(1)
+
+
+def _factors(matrix: Tensor, s: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """U (m, K), s (K,) and V (K, n) of the matrix. A pair of vectors may have either sign: here the largest entry of
+    each column of U is positive."""
+    exact = matrix.double()
+    least = torch.finfo(torch.float64).tiny  # the one value of a matrix of zeros
+    others = (exact.T if _is_wide(matrix) else exact) @ vectors / s.clamp(min=least)
+    u, v = (vectors, others) if _is_wide(matrix) else (others, vectors)
+    sign = u.gather(0, u.abs().argmax(dim=0, keepdim=True)).sign()
+    return (u * sign).to(matrix.dtype), s.to(matrix.dtype), (v * sign).T.to(matrix.dtype).contiguous()
+
+
+def _is_wide(matrix: Tensor) -> bool:
+    return matrix.shape[0] <= matrix.shape[1]
+
+
+def _rank(squares: Tensor, energy: float) -> Tensor:
+    """K, a whole number of at least 1."""
+    total = squares.cumsum(dim=0)
+    return 1 + (total[:-1] < energy * total[-1]).sum()
 
 
 METHOD = Method(

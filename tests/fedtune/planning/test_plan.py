@@ -405,8 +405,8 @@ GOOD: dict[str, Any] = {"fedtune": 1, "method": "fedavg", "parameters": {"lr": 0
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({**GOOD, "fedtune": 2}, "fedtune must be at most 1"),
-        ({**GOOD, "fedtune": "one"}, "fedtune must be a whole number"),
+        ({**GOOD, "fedtune": 2}, "fedtune must be 1, the version this fedtune reads, got 2"),
+        ({**GOOD, "fedtune": "one"}, "fedtune must be 1, the version this fedtune reads"),
         ({"method": "fedavg"}, "is not an exported configuration"),
         ({"fedtune": 1, "method": "fedavg"}, "lacks the key `parameters`"),
         ({**GOOD, "method": "fedavgg"}, "Did you mean 'fedavg'"),

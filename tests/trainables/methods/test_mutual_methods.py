@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tests.contracts.test_methods import CPU, same, simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
-from trainables.building_blocks import low_rank, mutual_pair
+from trainables.building_blocks import mutual_pair
 from trainables.methods import fedkd, fml
+from trainables.methods.fedkd import compressed, expanded
 from trainables.params import average, count_bytes, unpack
 from trainables.simulation.rounds import Simulation, choose_cohort
 
@@ -114,13 +116,13 @@ def test_the_fewest_singular_values_that_keep_the_energy_are_sent(energy: float)
     kernel = torch.outer(random(16, 1, seed=6)[:, 0], random(45, 1, seed=7)[:, 0]).view(16, 5, 3, 3)
     full, bias = torch.eye(20, dtype=torch.float64), random(9, 1)[:, 0]
     params = {"m": matrix, "k": kernel, "f": full, "b": bias}
-    payload = low_rank.compressed(params, energy)
+    payload = fedkd.compressed(params, energy)
     kept = int(np.argmax(np.cumsum(values**2) >= energy * (values**2).sum())) + 1
     assert payload["u/m"].shape == (24, kept) and payload["v/m"].shape == (kept, 30)
     np.testing.assert_allclose(payload["s/m"].numpy(), values[:kept], rtol=1e-9)
     assert payload["s/k"].shape == (1,) and "model/b" in payload
     assert ("model/f" in payload) is (energy > 0.5)  # 20 equal values: up to 9 of them are fewer numbers than 400
-    back = low_rank.expanded(payload, params)
+    back = fedkd.expanded(payload, params)
     np.testing.assert_allclose(back["m"].numpy(), q[:, :kept] @ np.diag(values[:kept]) @ r[:kept], atol=1e-12)
     np.testing.assert_allclose(back["k"].numpy(), kernel.numpy(), atol=1e-12)
     assert torch.equal(back["b"], bias)
@@ -131,23 +133,23 @@ def test_the_fewest_singular_values_that_keep_the_energy_are_sent(energy: float)
 
 def test_factors_have_one_sign_and_nothing_is_a_factor_of_nothing() -> None:
     matrix = random(12, 3, seed=1) @ random(3, 14, seed=2)
-    one, other = low_rank.compressed({"w": matrix}, 0.999), low_rank.compressed({"w": -matrix}, 0.999)
+    one, other = fedkd.compressed({"w": matrix}, 0.999), fedkd.compressed({"w": -matrix}, 0.999)
     np.testing.assert_allclose(one["u/w"].numpy(), other["u/w"].numpy(), atol=1e-12)
     np.testing.assert_allclose(one["v/w"].numpy(), -other["v/w"].numpy(), atol=1e-12)
-    nothing = low_rank.compressed({"w": torch.zeros(12, 14)}, 0.9)
-    assert torch.equal(low_rank.expanded(nothing, {"w": torch.zeros(12, 14)})["w"], torch.zeros(12, 14))
-    assert low_rank.compressed({"b": torch.ones(3)}, 0.9).keys() == {"model/b"}
+    nothing = fedkd.compressed({"w": torch.zeros(12, 14)}, 0.9)
+    assert torch.equal(fedkd.expanded(nothing, {"w": torch.zeros(12, 14)})["w"], torch.zeros(12, 14))
+    assert fedkd.compressed({"b": torch.ones(3)}, 0.9).keys() == {"model/b"}
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (3, 2), (2, 4), (4, 2)])
 def test_a_matrix_is_sent_in_factors_where_these_are_fewer_numbers(shape: tuple[int, int]) -> None:
     """Of one singular value: 2 + 3 + 1 numbers are no fewer than 6, and 2 + 4 + 1 are fewer than 8."""
     matrix = torch.outer(random(shape[0], seed=1), random(shape[1], seed=2))
-    assert ("model/w" in low_rank.compressed({"w": matrix}, 0.9)) is (sorted(shape) == [2, 3])
+    assert ("model/w" in fedkd.compressed({"w": matrix}, 0.9)) is (sorted(shape) == [2, 3])
 
 
 def test_the_largest_entry_of_every_vector_of_u_is_positive() -> None:
-    payload = low_rank.compressed({"w": random(60, 12, seed=3) @ random(12, 60, seed=4)}, 0.99)
+    payload = fedkd.compressed({"w": random(60, 12, seed=3) @ random(12, 60, seed=4)}, 0.99)
     u = payload["u/w"].numpy()
     assert u.shape[1] >= 8
     assert (u[np.abs(u).argmax(axis=0), np.arange(u.shape[1])] > 0).all()
@@ -155,14 +157,14 @@ def test_the_largest_entry_of_every_vector_of_u_is_positive() -> None:
 
 @pytest.mark.parametrize(("energy", "kept"), [(0.25, 1), (0.26, 2), (0.5, 2), (0.75, 3), (0.76, 4), (1.0, 4)])
 def test_of_four_equal_singular_values_as_many_as_quarters_are_kept(energy: float, kept: int) -> None:
-    assert int(low_rank._rank(torch.ones(4), energy)) == kept
+    assert int(fedkd._rank(torch.ones(4), energy)) == kept
 
 
 def test_energies_are_summed_in_double_precision() -> None:
     """Of squares 2²⁴, 1, 1, 1 a half more than the first is asked for: two. 2²⁴ + 1 and 2²⁴ + 3 are no float32."""
     matrix = torch.zeros(40, 50, dtype=torch.float32)
     matrix[range(4), range(4)] = torch.tensor([2.0**12, 1.0, 1.0, 1.0])
-    assert low_rank.compressed({"w": matrix}, (2**24 + 0.5) / (2**24 + 3))["s/w"].shape == (2,)
+    assert fedkd.compressed({"w": matrix}, (2**24 + 0.5) / (2**24 + 3))["s/w"].shape == (2,)
 
 
 @pytest.mark.parametrize("shape", [(96, 160), (160, 96), (64, 8, 5, 5)])
@@ -171,7 +173,7 @@ def test_factors_are_as_exact_as_those_of_a_decomposition_in_the_same_precision(
     m, n = shape[0], math.prod(shape[1:])
     matrix = (random(m, n, seed=8) * 10.0 ** -torch.linspace(0, 4, n)).float()
     tensor = matrix.view(shape)
-    found = low_rank.compressed({"w": tensor}, 0.98)
+    found = fedkd.compressed({"w": tensor}, 0.98)
     k = len(found["s/w"])
     assert {t.dtype for t in found.values()} == {torch.float32} and 1 < k < min(matrix.shape)
     u, s, v = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
@@ -195,8 +197,8 @@ def test_energy_follows_the_planned_rounds(toy: Path) -> None:
 
 
 def test_clients_and_server_truncate_at_the_energy_of_the_round(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    s, seen, whole = fresh("fedkd", toy, energy_start=0.5, energy_end=0.9, rounds=4), [], low_rank.compressed
-    monkeypatch.setattr(low_rank, "compressed", lambda params, energy: seen.append(energy) or whole(params, energy))
+    s, seen, whole = fresh("fedkd", toy, energy_start=0.5, energy_end=0.9, rounds=4), [], fedkd.compressed
+    monkeypatch.setattr(fedkd, "compressed", lambda params, energy: seen.append(energy) or whole(params, energy))
     for expected in (0.5, 0.6):
         seen.clear()
         s.run_round()
@@ -236,7 +238,7 @@ def test_at_full_energy_nothing_is_lost(toy: Path) -> None:
     _, results = s.exchange()
     for result in results.values():
         shared = result.others["shared"]
-        back = low_rank.expanded(result.upload, before)
+        back = fedkd.expanded(result.upload, before)
         for name, tensor in shared.items():
             np.testing.assert_allclose(back[name].numpy(), (tensor - before[name]).numpy(), atol=1e-6)
 
@@ -263,3 +265,66 @@ def test_both_models_are_kept_from_round_to_round(toy: Path) -> None:
         first = s.progress.client_states[1].model
         s.run_round()
         assert not same(first, s.progress.client_states[1].model)
+
+
+def matrix(rows: int, columns: int, seed: int = 0) -> Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(12, 7), (7, 12), (9, 9)])
+def test_the_smaller_of_the_two_products_is_decomposed(
+    rows: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, ...]] = []
+    decompose = torch.linalg.eigh
+
+    def spied(gram: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(tuple(gram.shape))
+        found: tuple[Tensor, Tensor] = decompose(gram)
+        return found
+
+    monkeypatch.setattr(torch.linalg, "eigh", spied)
+    squares, _ = fedkd._spectrum(matrix(rows, columns))
+    least = min(rows, columns)
+    assert seen == [(least, least)]
+    assert squares.shape == (least,)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(12, 7), (7, 12), (9, 9)])
+def test_the_factors_are_those_of_a_singular_value_decomposition(rows: int, columns: int) -> None:
+    delta = matrix(rows, columns)
+    u, s, v = torch.linalg.svd(delta.double(), full_matrices=False)
+    squares, vectors = fedkd._spectrum(delta)
+    assert squares.sqrt().tolist() == pytest.approx(s.tolist(), rel=1e-6)
+    found = fedkd._factors(delta, squares[:3].sqrt(), vectors[:, :3])
+    signs = u[:, :3].gather(0, u[:, :3].abs().argmax(0, keepdim=True)).sign()
+    for one, other in zip(found, (u[:, :3] * signs, s[:3], (v[:3].T * signs).T), strict=True):
+        assert one.dtype == torch.float32
+        assert torch.allclose(one.double(), other, atol=1e-5)
+
+
+def test_a_square_that_rounding_makes_negative_is_no_singular_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest eigenvalues of a matrix of rank one are zeros up to rounding, on either side."""
+    delta = torch.outer(torch.arange(1.0, 9.0), torch.arange(2.0, 8.0))
+    decompose = torch.linalg.eigh
+
+    def rounded(gram: Tensor) -> tuple[Tensor, Tensor]:
+        squares, vectors = decompose(gram)
+        squares[:-1] = -1e-13
+        return squares, vectors
+
+    monkeypatch.setattr(torch.linalg, "eigh", rounded)
+    squares, _ = fedkd._spectrum(delta)
+    assert squares[1:].tolist() == [0.0] * 5 and squares[0] > 0
+    payload = compressed({"w": delta}, 1.0)
+    assert payload["s/w"].shape == (1,)
+    assert torch.allclose(expanded(payload, {"w": delta})["w"], delta, rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_model_that_diverged_is_sent_as_not_finite(value: float) -> None:
+    """A round of it is recorded as one that diverged; a decomposition would raise instead."""
+    delta = matrix(8, 6)
+    delta[2, 3] = value
+    found = expanded(compressed({"w": delta}, 0.9), {"w": delta})["w"]
+    assert not bool(found.isfinite().all())

@@ -291,7 +291,7 @@ _TABLE = {
         ("the mentee learns at the mentor's rate", "config.mentee_lr / config.lr", "1.0"),
         (
             "the server forgets to truncate",
-            "low_rank.compressed(mean, energy(config, fed, state.round + 1))",
+            "compressed(mean, energy(config, fed, state.round + 1))",
             'pack("model", mean)',
         ),
         (
@@ -304,8 +304,6 @@ _TABLE = {
             "if client in state.current else",
             "if client < 0 else",
         ),
-    ],
-    ("mutual::test_fedkd", "low_rank.py"): [
         ("one singular value too few is kept", "return 1 + (", "return 0 + ("),
     ],
     ("prototypes::test_fedgh", "fedgh.py"): [
