@@ -309,12 +309,6 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
         str | None,
         Option(help="The metric to select by.", group="what", default="val_global_accuracy", complete="metrics"),
     ] = None
-    personal: Annotated[
-        bool, Option(help="Select by clients' own models, so that no global model is needed.", group="what")
-    ] = False
-    widths: Annotated[bool, Option(help="Clients have models of different widths (--set rho=10).", group="what")] = (
-        False
-    )
     no_label_counts: Annotated[
         bool, Option(help="Leave out methods to which clients send label counts.", group="what")
     ] = False

@@ -154,18 +154,18 @@ mixed() {
 tuned() {
     auto fedavg,dense,fedftg,dfrd tuned 1128 --name tuned-dfrd
     compare tuned-dfrd/fresh/{fedavg,dense,fedftg,dfrd}
-    auto fedrolex,dense,fedftg,dfrd tuned 1128 --set base=fedrolex --widths --name tuned-widths
+    auto fedrolex,dense,fedftg,dfrd tuned 1128 --set base=fedrolex --set rho=10 --name tuned-widths
     compare tuned-widths/fresh/{fedrolex,dense,fedftg,dfrd}
     local fairness="--set partition=dir_dominant --set client_test_fraction=0.2 --set active_clients=2 --set readout=oca --rounds 15"
     auto fedavg,fedkf tuned 915 $fairness --metric val_amp --name tuned-kf
     auto fedkf tuned 465 $fairness --set teacher=aca --metric val_amp --name tuned-kf-minus
     compare tuned-kf/fresh/fedavg tuned-kf-minus/fresh/fedkf tuned-kf/fresh/fedkf amp wlp aca_amp aca_wlp
     for agg in ave kdc; do
-        auto fedmdcg tuned 310 --personal --set server_agg=$agg --name tuned-md-$agg
+        auto fedmdcg tuned 310 --metric local_accuracy --set server_agg=$agg --name tuned-md-$agg
     done
     compare tuned-md-{ave,kdc}/fresh/fedmdcg local_accuracy g_acc_virtual
     for partition in pathological dir_pfl; do
-        auto local,dhf personal 610 --personal --metric p_acc --set nu=0 --set partition=$partition --name tuned-dhf-$partition
+        auto local,dhf personal 610 --metric p_acc --set nu=0 --set partition=$partition --name tuned-dhf-$partition
         compare tuned-dhf-$partition/fresh/{local,dhf} p_acc
     done
 }

@@ -14,12 +14,12 @@ fedtune auto --dataset mydata.npz --budget 30m --no-label-counts --name own
 # A budget that does not depend on the machine; all methods get the same:
 fedtune auto --methods fedavg,moon --budget 600rounds --equal --name equal
 # Clients with models of different widths, at most 5 MB up per round:
-fedtune auto --methods all --budget 2h --widths --max-bytes-up 5MB
+fedtune auto --methods all --budget 2h --set rho=10 --max-bytes-up 5MB
 # In a space that these methods have for comparisons, with its conditions:
 fedtune auto --methods local,fedproto,dhf --space personal --equal \\
-    --personal --budget 20m
+    --metric local_accuracy --budget 20m
 # Clients' own models:
-fedtune auto --family personalised --budget 1h --personal
+fedtune auto --family personalised --budget 1h --metric local_accuracy
 """
 
 

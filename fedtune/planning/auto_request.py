@@ -20,8 +20,6 @@ from search_spaces.parameter import canonical
 from search_spaces.requirements import Requirement, asked
 
 ALL = "all"
-#: The spread of budgets that --widths gives clients unless --set rho says another: the papers' value.
-RHO = 10
 
 _COUNT = re.compile(r"(\d+)\s*(?:seed-)?rounds")
 _BYTES = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?)b")
@@ -87,14 +85,9 @@ def _bytes(text: str) -> float | None:
 def _metric(request: AutoRequest, problems: list[str]) -> str:
     """The recorded name of the metric to select by."""
     if request.metric is None:
-        return "val_local_accuracy" if request.personal else "val_global_accuracy"
+        return "val_global_accuracy"
     checks.known("metric", canonical(request.metric), METRICS, problems, "--metric")
     (name,) = recorded([request.metric], "validation")
-    if request.personal and name in METRICS and METRICS[name].of_global_model:
-        problems.append(
-            f"--personal selects by clients' own models, and {name} is measured of a global model. Leave one of them "
-            f"out."
-        )
     return name
 
 
@@ -138,9 +131,6 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
     named: tuple[tuple[str, object], ...] = (("dataset", request.dataset), ("rounds", request.rounds))
     asked = [(name, value) for name, value in named if value is not None]
     found = {method: _of_space(request.space, method, shared) or dict(shared) for method in methods}
-    if request.widths:
-        for method in methods:
-            found[method]["rho"] = RHO
     for name, value in [*asked, *pairs(request, problems)]:
         method, dot, key = name.partition(".")
         method, key = (method, canonical(key)) if dot else ("", canonical(name))
@@ -153,8 +143,6 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
                 found[one][key] = registry.declared(one)[key].convert(value, "--set")
             except UserError as error:
                 problems.extend(problem for problem in error.problems if problem not in problems)
-    if request.widths and any(values.get("rho") == 0 for values in found.values()):
-        problems.append("--widths gives clients models of different widths, and --set rho=0 gives all the full width.")
     return found
 
 

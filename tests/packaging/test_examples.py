@@ -97,9 +97,9 @@ def test_every_example_is_accepted(words: list[str]) -> None:
         assert all(values["space"] in presets.names(name) for name in tuned)
     for setting in values.get("set") or ():
         key, value = setting.split("=")
-        assert named is not None
-        registry.declared(named)[key].convert(value)
-    for metric in values.get("metric") or ():
+        registry.declared(named or "fedavg")[key].convert(value)  # auto sets it for all methods
+    asked = values.get("metric") or ()
+    for metric in (asked,) if isinstance(asked, str) else asked:
         assert metric in METRICS
     if words[0] == "datasets" and values["name"] is not None:
         assert values["name"] in data.names()

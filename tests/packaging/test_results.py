@@ -34,7 +34,7 @@ OTHER = "rotated_digits"
 #: What the script adds of its own.
 PLACEMENT = {"--runs-dir": 2}
 #: Options without a value.
-FLAGS = ("--equal", "--personal", "--widths")
+FLAGS = ("--equal",)
 
 
 class Planned(Exception):

@@ -116,7 +116,12 @@ def test_methods_share_the_conditions(tmp_path: Path, toy: Path) -> None:
 
 
 def test_a_named_space_brings_its_ranges_and_its_conditions(tmp_path: Path, toy: Path) -> None:
-    changes: dict[str, Any] = {"methods": ("local,dhf",), "space": "personal", "personal": True, "rounds": None}
+    changes: dict[str, Any] = {
+        "methods": ("local,dhf",),
+        "space": "personal",
+        "metric": "local_accuracy",
+        "rounds": None,
+    }
     plan = planned(tmp_path, toy, **changes, set=("clients=3", "min_samples=2"))
     assert [(made.method, made.space, list(space.search)) for made, space, _ in plan.searches] == [
         ("local", "personal", ["lr"]),
@@ -153,11 +158,11 @@ def test_spaces_with_other_conditions_are_refused_before_anything_is_timed(
 
 
 def test_methods_without_the_space_are_left_out(tmp_path: Path, toy: Path) -> None:
-    plan = planned(tmp_path, toy, methods=("local,dhf,qffl",), space="personal", personal=True)
+    plan = planned(tmp_path, toy, methods=("local,dhf,qffl",), space="personal", metric="local_accuracy")
     (left,) = plan.record.excluded
     assert left.name == "qffl" and left.why.startswith("Unknown space of qffl 'personal'")
     with pytest.raises(UserError, match="its space asks for several values of partition and nu; fix one with --set"):
-        planned(tmp_path, toy, methods=("dhf",), space="partition_nu", personal=True)
+        planned(tmp_path, toy, methods=("dhf",), space="partition_nu", metric="local_accuracy")
     with pytest.raises(UserError, match="its space asks for several values of omega; fix one with --set"):
         planned(tmp_path, toy, methods=("fedavg",), space="fairness", set=("clients=3", "min_samples=2"))
     with pytest.raises(UserError, match="every parameter of its space is fixed"):
@@ -166,7 +171,7 @@ def test_methods_without_the_space_are_left_out(tmp_path: Path, toy: Path) -> No
             toy,
             methods=("dhf",),
             space="partition_nu",
-            personal=True,
+            metric="local_accuracy",
             set=("clients=3", "nu=0", "partition=dir_pfl"),
         )
 
@@ -190,11 +195,11 @@ def test_requirements_are_recorded_and_rule_methods_out(tmp_path: Path, toy: Pat
     ]
 
 
-def test_widths_and_personal(tmp_path: Path, toy: Path) -> None:
-    plan = planned(tmp_path, toy, methods=("fedavg", "heterofl"), widths=True)
+def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
+    plan = planned(tmp_path, toy, methods=("fedavg", "heterofl"), set=("clients=3", "min_samples=2", "rho=10"))
     assert [one.name for one in plan.record.methods] == ["heterofl"]
     assert plan.searches[0][0].values["rho"] == 10
-    personal = planned(tmp_path, toy, methods=("fedavg", "local"), personal=True)
+    personal = planned(tmp_path, toy, methods=("fedavg", "local"), metric="local_accuracy")
     assert [one.name for one in personal.record.methods] == ["fedavg", "local"]
     assert personal.record.metric == "val_local_accuracy"
 
@@ -218,11 +223,9 @@ def test_widths_and_personal(tmp_path: Path, toy: Path) -> None:
         ({"budget": "0rounds"}, "budget must be a length such as 30m or 2h"),
         ({"max_bytes_up": "much"}, "max-bytes-up must be an amount such as 50MB, got 'much'"),
         ({"metric": "accuracy"}, "Unknown metric 'accuracy'"),
-        ({"metric": "global_accuracy", "personal": True}, "--personal selects by clients' own models"),
         ({"family": "quantum"}, "Unknown family 'quantum'"),
         ({"family": "partial training"}, "None of the methods fedavg, fedprox belongs to the family"),
-        ({"widths": True}, "No method is left: its clients all train the same model"),
-        ({"widths": True, "methods": ("heterofl",), "set": ("rho=0",)}, "--widths gives clients models of different"),
+        ({"set": ("rho=10",)}, "No method is left: its clients all train the same model"),
         ({"set": ("alpah=1",)}, "Unknown parameter 'alpah'"),
         ({"set": ("dfrd.alpha=1",)}, "Unknown parameter 'dfrd.alpha'"),
         ({"set": ("clients",)}, "--set must be name=value or method.name=value, got 'clients'"),
