@@ -141,22 +141,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def optunas_versions_once() -> Iterator[None]:
-    """Optuna reads the list of its storage's versions, some ten modules of its own, at every opening of a study: half
-    of what the tests of the queue would do. It is the same for a whole process, so it is read once."""
-    from optuna.storages._rdb.storage import _VersionManager
-
-    with pytest.MonkeyPatch.context() as patch:
-        script: list[Any] = []
-        read = _VersionManager._create_alembic_script
-
-        def once(manager: _VersionManager) -> Any:
-            if not script:
-                script.append(read(manager))
-            return script[0]
-
-        patch.setattr(_VersionManager, "_create_alembic_script", once)
-        yield

@@ -41,7 +41,7 @@ from fedtune.machine.cluster import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What fedtune's commands import when they begin to work, the largest first.
-_IMPORTS = ("torch", "ray.tune", "trainables.tune", "fedtune.api.search", "fedtune.cli", "alembic.command")
+_IMPORTS = ("torch", "ray.tune", "trainables.tune", "fedtune.api.search", "fedtune.cli")
 #: The beginnings of the names of settings that PyTorch, NumPy, Ray or Python itself read when they are imported.
 _READ_AT_IMPORT = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "TORCH_", "ATEN_", "ONEDNN_", "RAY_", "TUNE_")
 #: The settings under which they are imported: those at the start of the session, one thread, and fedtune's own of Ray.

@@ -35,7 +35,7 @@ _IMPORTS = (
     *(f"fedtune.api.{name}" for name in ("search", "run", "export", "status", "attack", "catalogue", "doctor")),
     *("fedtune.cli", "fedtune.commands._output", "fedtune.planning.plan", "fedtune.planning.pack_auto"),
     *("analysis.report", "trainables.registry", "trainables.simulation.rounds", "trainables.tune"),
-    *("PIL.Image", "filelock", "optuna", "sklearn.datasets", "plotly.graph_objects", "rich.table", "alembic.command"),
+    *("PIL.Image", "filelock", "optuna", "sklearn.datasets", "plotly.graph_objects", "rich.table"),
 )
 #: Said on stderr by `_Reached`.
 REACHED = "accepted: here Ray would start"
