@@ -35,10 +35,12 @@ def test_a_stranger_in_the_current_directory(toy: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk(toy: Path, tmp_path: Path) -> None:
-    """A limit on file sizes stands in for the disk: writing past it fails the same way."""
+    """A limit on file sizes stands in for the disk: writing past it fails the same way. The data set is prepared
+    before."""
     code = (
+        f"from trainables.data import load; load({str(toy)!r}); "
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
         "import runpy; sys.argv = ['fedtune', *sys.argv[1:]]; runpy.run_module('fedtune', run_name='__main__')"
     )
     words = searching(toy, "full", "--trials", 1, "--rounds", 1)
