@@ -24,7 +24,7 @@ from fedtune.execution.outcome import damaged
 from fedtune.machine import resources
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import Progress, ResumeRequest, SearchRequest
+from fedtune.options import AUTO, Progress, ResumeRequest, SearchRequest
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.placed import check_placement, crowded, left_cluster
@@ -72,7 +72,8 @@ def search(request: SearchRequest) -> Result:
 
     Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    return carry_out(packed(plan(request)), request)
+    planned = plan(request)
+    return carry_out(packed(planned) if request.concurrency == AUTO else planned, request)
 
 
 def carry_out(planned: Plan, shown: Progress) -> Result:

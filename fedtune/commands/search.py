@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedtune.options import AsJson, DryRun, SearchRequest
+from fedtune.options import AUTO, AsJson, DryRun, SearchRequest
 
 if TYPE_CHECKING:
     from fedtune.planning.estimate import Estimate
@@ -38,7 +38,9 @@ def command(request: SearchRequest, *, dry_run: DryRun = False, as_json: AsJson 
     from fedtune.planning.pack_auto import packed
     from fedtune.planning.plan import plan
 
-    planned = packed(plan(request))
+    planned = plan(request)
+    if request.concurrency == AUTO:
+        planned = packed(planned)
     if dry_run:
         _output.estimate(_timed(planned, request), as_json)
     else:

@@ -128,7 +128,10 @@ def _assigned(
     if isinstance(request.set, Mapping):
         asked += [(name, given, "--set") for name, given in request.set.items()]
     else:
-        asked += [(*_pair(text), "--set") for text in request.set]
+        for text in request.set:
+            name, equals, raw = text.partition("=")
+            is_pair = bool(equals and name.strip())
+            asked.append((name, raw.strip(), "--set") if is_pair else ("", text, "--set"))
     found: dict[str, Value] = {}
     for name, wanted, where in asked:
         key = canonical(name)
@@ -143,12 +146,6 @@ def _assigned(
         except UserError as error:
             problems.extend(error.problems)
     return found
-
-
-def _pair(text: str) -> tuple[str, str]:
-    """Name and value of `name=value`; no name, and the whole text, where it is something else."""
-    name, equals, raw = text.partition("=")
-    return (name, raw.strip()) if equals and name.strip() else ("", text)
 
 
 def _stranger(name: str, key: str, declared: Mapping[str, Parameter]) -> str:
