@@ -55,6 +55,8 @@ class Option:
     value: str | None = None
     #: The function of `fedtune.commands._complete` that knows the words that a shell offers.
     complete: str = ""
+    #: Further texts that it may be, beside those of its type.
+    more: Callable[[], Iterable[str]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,8 @@ class Declared:
     @property
     def choices(self) -> tuple[str, ...]:
         """The texts that it may be, where only these are allowed."""
-        return tuple(word for kind in self.types if get_origin(kind) is Literal for word in get_args(kind))
+        words = tuple(word for kind in self.types if get_origin(kind) is Literal for word in get_args(kind))
+        return words + (() if self.option.more is None else tuple(self.option.more()))
 
     @property
     def help(self) -> str:

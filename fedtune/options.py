@@ -8,6 +8,7 @@ follow the command line, the signatures of `fedtune.search` and its like, and th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -158,6 +159,13 @@ class Progress(Asked):
     simulate: Callable[..., Any] | None = None
 
 
+def own_samplers() -> dict[str, Path]:
+    """The samplers of a user's own (`fedtune.decisions.own_sampler`), by the names of the files that FEDTUNE_SAMPLERS
+    lists, separated as in PATH."""
+    listed = os.environ.get("FEDTUNE_SAMPLERS", "").split(os.pathsep)
+    return {Path(path).stem: Path(path) for path in listed if path}
+
+
 @dataclass(frozen=True)
 class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper, Setting):
     """What `fedtune search` is asked for; None stands for the value of the space's profile, or else for the default."""
@@ -224,7 +232,12 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     ] = None
     sampler: Annotated[
         Sampler | None,
-        Option(help="What proposes configurations.", group="how", default="ei; tpe for several metrics"),
+        Option(
+            help="What proposes configurations.",
+            group="how",
+            default="ei; tpe for several metrics",
+            more=own_samplers,
+        ),
     ] = None
     scheduler: Annotated[
         Scheduler | None, Option(help="What stops trials early.", group="how", default="asha; none for a grid")

@@ -150,10 +150,13 @@ _MADE: Shape = {
     "versions": ("a mapping of names to versions", mapping(is_text)),
     "machine": ("a mapping", mapping(none_or(is_plain))),
     "git": _TEXT_OR_NOTHING,
-    "method_file": (
-        "a mapping of method, file and hash, or null",
-        none_or(shaped(dict.fromkeys(("method", "file", "hash"), _TEXT), "method", "file", "hash")),
-    ),
+    **{
+        f"{kind}_file": (
+            f"a mapping of {kind}, file and hash, or null",
+            none_or(shaped(dict.fromkeys((kind, "file", "hash"), _TEXT), kind, "file", "hash")),
+        )
+        for kind in ("method", "sampler")
+    },
 }
 PROVENANCE: Shape = {
     **_MADE,

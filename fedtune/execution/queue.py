@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedtune.decisions import expected_improvement
+from fedtune.decisions import expected_improvement, own_sampler
 from fedtune.decisions.conditions import Crossed, merged, without
 from fedtune.decisions.early_stopping import History, Later, Never, Rule, rule
 from fedtune.decisions.known_points import KnownPoints, Point
-from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
+from fedtune.decisions.optuna_samplers import EI, SAMPLERS, ask, make_sampler, seen_by_sampler
+from fedtune.decisions.own_sampler import Propose
+from fedtune.decisions.sampling import generator
 from fedtune.execution.outcome import curve, damaged, outcome
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
@@ -100,6 +102,8 @@ class TrialQueue:
         self._points = KnownPoints(experiment, space)
         self._crossed = Crossed.of(experiment, space)
         expected_improvement.check(space.search)
+        name = experiment.sampler
+        self._own = None if name in SAMPLERS else own_sampler.load(name)
         #: By condition: early values and their order under one say nothing of another.
         self._stop_rules = StopRules(self.experiment)
         self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
@@ -217,16 +221,27 @@ class TrialQueue:
         point = self._point(number, place, known)
         if point is None and self.experiment.sampler == EI:
             return self._promising(number, known), ""
+        if point is None and self._own is not None:
+            return self._own_proposal(self._own, number, known), ""
         seen = [trial for trial in self._shown(known) if trial is not None]
         sampler = self._sampler(number, is_known=point is not None)
         values = None if point is None else point.values
         proposed = ask(sampler, self.experiment.metric, seen, self.space, values)
         return proposed, "" if point is None else point.origin
 
+    def _own_proposal(self, propose: Propose, number: int, known: Sequence[FrozenTrial]) -> FrozenTrial:
+        """What a sampler of the user's own proposes for trial `number`."""
+        name, rng = self.experiment.sampler, generator(self.experiment.seed, number, "own sampler")
+        return own_sampler.proposed(propose, name, self.space, self._configurations(known), self._signs, rng)
+
+    def _configurations(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+        """The finished trials; of one that ran under several conditions each configuration once, without these."""
+        seen = [t for t in self._shown(known) if t is not None] if self._crossed.several else known
+        return [without(trial, self.space.vary.keys()) for trial in seen]
+
     def _promising(self, number: int, known: Sequence[FrozenTrial]) -> FrozenTrial:
         """What promises most, for trial `number`."""
-        seen = [t for t in self._shown(known) if t is not None] if self._crossed.several else known
-        seen = [without(trial, self.space.vary.keys()) for trial in seen]
+        seen = self._configurations(known)
         had = [without(self._trials[n], self.space.vary.keys()).params for n in range(number)]
         return expected_improvement.proposed(self.space, seen, had, self._signs[0], self.experiment.seed, number)
 

@@ -8,7 +8,7 @@ from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grac
 from fedtune.decisions.optuna_samplers import SAMPLERS, usual
 from fedtune.decisions.prior import WIDTHS
 from fedtune.decisions.race import MOST
-from fedtune.options import MAX_SEEDS, SearchRequest
+from fedtune.options import MAX_SEEDS, SearchRequest, own_samplers
 from fedtune.planning import checks
 from fedtune.planning.conditions import whole_blocks
 from fedtune.planning.settings import Settings
@@ -41,7 +41,7 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
     sampler = request.sampler or str(profile.get("sampler", usual(metrics) if space.search else "grid"))
     scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
     if request.sampler is None:
-        checks.known("sampler", sampler, SAMPLERS, problems, where)
+        checks.known("sampler", sampler, (*SAMPLERS, *own_samplers()), problems, where)
     if request.scheduler is None:
         checks.known("scheduler", scheduler, SCHEDULERS, problems, where)
     seeds = int(request.seeds or profile.get("seeds", 1))

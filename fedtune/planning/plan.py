@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fedtune import option
+from fedtune.decisions import own_sampler
 from fedtune.decisions.optuna_samplers import EI
 from fedtune.machine import resources
-from fedtune.options import AUTO, RunRequest, SearchRequest
+from fedtune.options import AUTO, RunRequest, SearchRequest, own_samplers
 from fedtune.planning import checks
 from fedtune.planning.budget import Budget, budgeted
 from fedtune.planning.checks import runs_folder, seconds_of
@@ -23,6 +24,7 @@ from fedtune.planning.selection import Selection, selected_by
 from fedtune.planning.settings import settled
 from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import Experiment, looks_back
+from fedtune.record.provenance import sampler_file
 from fedtune.record.run_directory import absolute
 from fedtune.record.taken_trials import TakenTrial
 from search_spaces.dimension import Dimension
@@ -68,6 +70,8 @@ def plan(request: SearchRequest) -> Plan:
         request.method, middle, budget.seeds, data, problems, selection.metric, device, required, request.keep_images
     )
     facts = {**checked.facts, **under_conditions(request, space, checked, budget.seeds, problems)}
+    if (own := sampler_file(budget.sampler)) is not None:
+        facts["sampler_file"] = own
     if problems:
         raise UserError(*dict.fromkeys(problems))
     experiment = Experiment(
@@ -177,6 +181,11 @@ def _combination(
                 f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use "
                 f"--sampler {EI}."
             )
+    if budget.sampler in own_samplers():
+        try:
+            own_sampler.load(budget.sampler)
+        except UserError as error:
+            problems.extend(error.problems)
     if budget.scheduler == "median" and several:
         problems.append("The median rule compares one metric. Give one --metric, or use --scheduler asha.")
 

@@ -1,9 +1,9 @@
 """Before a run goes on: is everything around it as it was when it began?
 
-The data set's content, the partition of the first seed, the versions of the libraries and the content of a method's
-own file (FEDTUNE_METHODS) are recorded in `provenance.json`. Trials that were computed under other conditions must not
-be compared with those before them, and a data set that is gone is no trial's fault. So what differs is told here,
-before anything is written.
+The data set's content, the partition of the first seed, the versions of the libraries and the content of a user's own
+files (FEDTUNE_METHODS, FEDTUNE_SAMPLERS) are recorded in `provenance.json`. Trials that were computed under other
+conditions must not be compared with those before them, and a data set that is gone is no trial's fault. So what differs
+is told here, before anything is written.
 
 Another revision of a checkout of fedtune is not refused, as a developer's changes all the time: it is told when the run
 goes on (`fedtune.record.provenance.went_on`) and by `fedtune compare`.
@@ -20,7 +20,7 @@ from analysis.runs.mappings import read_json
 from fedtune.execution.outcome import damaged
 from fedtune.planning.plan import device_of, middle_values
 from fedtune.record.experiment import Experiment
-from fedtune.record.provenance import NUMBERS, versions
+from fedtune.record.provenance import NUMBERS, sampler_file, versions
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.space import Space
@@ -40,7 +40,7 @@ def check_unchanged(run: Run, experiment: Experiment, space: Space, *, other_ver
     damaged(run.path, experiment, run.frozen)  # rows that cannot be read are told now; damaged ones are computed again
     problems: list[str] = []
     if not other_versions:
-        problems += [*_versions(run), *_method_file(run, experiment)]
+        problems += [*_versions(run), *_own_files(run, experiment)]
     notes = _data(run, experiment, space, problems)
     if problems:
         raise UserError(*problems)
@@ -62,13 +62,18 @@ def _versions(run: Run) -> list[str]:
     ]
 
 
-def _method_file(run: Run, experiment: Experiment) -> list[str]:
-    """A sentence where the run's method is a user's own file, with whose content of now it was never computed."""
+def _own_files(run: Run, experiment: Experiment) -> list[str]:
+    """A sentence for the run's method and for its sampler, where that is a user's own file with whose content of now
+    the run was never computed."""
     from trainables import registry
 
-    recorded = [part.get("method_file") for part in (run.provenance, *_continued(run)) if isinstance(part, Mapping)]
+    now = {"method_file": registry.own_file(experiment.method), "sampler_file": sampler_file(experiment.sampler)}
+    return [problem for kind, found in now.items() for problem in _own_file(run, kind, found)]
+
+
+def _own_file(run: Run, kind: str, now: Mapping[str, str] | None) -> list[str]:
+    recorded = [part.get(kind) for part in (run.provenance, *_continued(run)) if isinstance(part, Mapping)]
     hashes = [had["hash"] for had in recorded if had]
-    now = registry.own_file(experiment.method)
     if not hashes or now is None or now["hash"] in hashes:
         return []
     return [

@@ -17,8 +17,8 @@ from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 
-#: Model-based samplers: a proposal depends on earlier trials.
-LEARNING_SAMPLERS = ("ei", "tpe", "cmaes", "gp", "nsga2")
+#: Samplers whose proposals do not depend on earlier trials.
+BLIND_SAMPLERS = ("random", "grid")
 
 #: Final runs draw their seeds from here up, searches from 0 up; no seed is in both.
 FINAL_SEEDS = 1_000_000_000
@@ -174,7 +174,7 @@ class Experiment:
 
 def looks_back(sampler: str, scheduler: str) -> bool:
     """Whether a trial is proposed, or stopped, by what earlier ones did."""
-    return sampler in LEARNING_SAMPLERS or scheduler != "none"
+    return sampler not in BLIND_SAMPLERS or scheduler != "none"
 
 
 def search_seeds(seed: int, count: int) -> tuple[int, ...]:

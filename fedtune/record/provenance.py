@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import machines
+from fedtune.options import own_samplers
 from fedtune.record.run_directory import write_document
 from search_spaces import files, run_folder
 
@@ -102,7 +104,7 @@ def went_on(folder: Path) -> str | None:
         "versions": versions(),
         "git": git_revision(),
         "machine": machine(str(begun.get("device", "cpu"))),
-        **_method_file(begun),
+        **_own_files(begun),
     }
     told = machines.went_on(begun, here)
     if told and all(machines.apart(part, here) for part in machines.parts(begun)):
@@ -110,13 +112,27 @@ def went_on(folder: Path) -> str | None:
     return told
 
 
-def _method_file(begun: Mapping[str, Any]) -> dict[str, Any]:
-    """`method_file` as it is now, of a run whose method was a user's own file and is one."""
+def _own_files(begun: Mapping[str, Any]) -> dict[str, Any]:
+    """`method_file` and `sampler_file` as they are now, of a run whose method or sampler was a user's own file and is
+    one."""
     from trainables import registry
 
-    had = begun.get("method_file")
-    now = registry.own_file(str(had["method"])) if isinstance(had, dict) and "method" in had else None
-    return {} if now is None else {"method_file": now}
+    method, sampler = begun.get("method_file"), begun.get("sampler_file")
+    now = {
+        "method_file": registry.own_file(str(method["method"])) if isinstance(method, dict) else None,
+        "sampler_file": sampler_file(str(sampler["sampler"])) if isinstance(sampler, dict) else None,
+    }
+    return {kind: found for kind, found in now.items() if found is not None}
+
+
+def sampler_file(name: str) -> dict[str, str] | None:
+    """Of a sampler of a user's own (FEDTUNE_SAMPLERS): its name, its file's, and the hash of the file's content as it
+    is now. None of one that belongs to the package."""
+    path = own_samplers().get(name)
+    if path is None or not path.is_file():
+        return None
+    digest = hashlib.blake2b(files.read_bytes(path), digest_size=8).hexdigest()
+    return {"sampler": name, "file": path.name, "hash": digest}
 
 
 def extended(folder: Path, changes: Mapping[str, tuple[int, int]]) -> None:
