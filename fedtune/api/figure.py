@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.loaded import load
-from fedtune.console.busy import busy
+from fedtune.console import busy
 from fedtune.console.progress import style
 from fedtune.option import fields_of, several
 from fedtune.options import FigureRequest
@@ -32,7 +32,7 @@ def figure(request: FigureRequest) -> Path:
         named = f"{', '.join(flag for _, flag in PIVOT.values())} belong to the table pivot"
         raise UserError(f"{named}, got {short(name)}.")
     options |= {"metrics": request.metric, "where": _condition(request)}
-    with busy(style(), "reading the run") as tell:
+    with busy.busy(style(), "reading the run") as tell:
         loaded = load(several(request.runs))
         tell(f"drawing {name}")
         given = {key: value for key, value in options.items() if value}
