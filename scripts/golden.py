@@ -71,10 +71,16 @@ class Checkout:
 
     def begin(self, *line: str) -> subprocess.Popen[bytes]:
         """The command, in a process group of its own."""
+        # -m finds the packages of the current directory before those of PYTHONPATH.
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
         command = [sys.executable, "-m", "fedtune", *line]
         return subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
     def run(self, *line: str) -> str:
