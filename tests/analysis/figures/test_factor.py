@@ -143,5 +143,5 @@ def test_the_report_tells_every_condition_by_itself(root: Path) -> None:
         best = run.within(run.conditions[place]).best
         assert best is not None
         mean, std = varied.mean_std(varied.last(root / "fairness", best, "global_accuracy"))
-        assert f"{100 * mean:.2f} ± {100 * std:.2f} %" in text
+        assert f"{100 * mean:.2f}\u00a0±\u00a0{100 * std:.2f} %" in text  # a line does not break there
     assert "Results under each condition" in build(root / "crossed").read_text()
