@@ -8,13 +8,13 @@ follow the command line, the signatures of `fedtune.search` and its like, and th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fedtune.option import Argument, Asked, Option
+from search_spaces import own_files
 
 MAX_SEED = 999_999
 MAX_SEEDS = 1000
@@ -162,8 +162,7 @@ class Progress(Asked):
 def own_samplers() -> dict[str, Path]:
     """The samplers of a user's own (`fedtune.decisions.own_sampler`), by the names of the files that FEDTUNE_SAMPLERS
     lists, separated as in PATH."""
-    listed = os.environ.get("FEDTUNE_SAMPLERS", "").split(os.pathsep)
-    return {Path(path).stem: Path(path) for path in listed if path}
+    return {path.stem: path for path in own_files.listed("FEDTUNE_SAMPLERS")}
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,17 @@ tried without touching the installed package.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
-import os
 import pkgutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from search_spaces import files
+from search_spaces import own_files
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
 from trainables import methods as package
@@ -37,7 +34,8 @@ def methods() -> dict[str, Method]:
     modules = [
         importlib.import_module(f"{package.__name__}.{info.name}") for info in pkgutil.iter_modules(package.__path__)
     ]
-    modules += [_from_file(path) for path in os.environ.get("FEDTUNE_METHODS", "").split(os.pathsep) if path]
+    own = own_files.listed("FEDTUNE_METHODS")
+    modules += [own_files.load(path, f"{_OWN}{path.stem}", "FEDTUNE_METHODS") for path in own]
     found = [module.METHOD for module in modules]
     return {m.name: m for m in sorted(found, key=lambda m: m.name)}
 
@@ -53,10 +51,7 @@ def own_file(name: str) -> dict[str, str] | None:
     """Of a method from a user's own file (FEDTUNE_METHODS): its name, the file's, and the hash of the file's content as
     it is now. None of a method that belongs to the package."""
     path = _own_files().get(method(name).name)
-    if path is None:
-        return None
-    digest = hashlib.blake2b(files.read_bytes(path), digest_size=8).hexdigest()
-    return {"method": name, "file": path.name, "hash": digest}
+    return None if path is None else {"method": name, **own_files.facts(path)}
 
 
 def _own_files() -> dict[str, Path]:
@@ -122,14 +117,3 @@ def configured(name: str, values: Mapping[str, object], where: str = "") -> Conf
     if problems:
         raise UserError(*problems)
     return Configuration(complete, federation, config)
-
-
-def _from_file(path: str) -> ModuleType:
-    name = f"{_OWN}{Path(path).stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise UserError(sentence("FEDTUNE_METHODS", "paths of Python files", path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module

@@ -11,12 +11,12 @@ gives the same trials, however many run at once and however often the search is 
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedtune.options import own_samplers
+from search_spaces import own_files
 from search_spaces.errors import UserError, sentence
 from search_spaces.parameter import Value
 
@@ -52,12 +52,10 @@ def load(name: str) -> Propose:
             f"The sampler {name!r} is a file of a user's own, and FEDTUNE_SAMPLERS does not name it. Set it to the "
             f"path of {name}.py."
         )
-    spec = importlib.util.spec_from_file_location(f"fedtune_sampler_{name}", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise UserError(sentence("FEDTUNE_SAMPLERS", "paths of Python files", str(path)))
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        module = own_files.load(path, f"fedtune_sampler_{name}", "FEDTUNE_SAMPLERS")
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{path} cannot be loaded as a sampler: {type(error).__name__}: {error}.") from error
     propose = getattr(module, "propose", None)

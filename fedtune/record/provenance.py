@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import machines
 from fedtune.options import own_samplers
 from fedtune.record.run_directory import write_document
-from search_spaces import files, run_folder
+from search_spaces import files, own_files, run_folder
 
 if TYPE_CHECKING:
     from trainables.worker.environment import Environment
@@ -129,10 +128,7 @@ def sampler_file(name: str) -> dict[str, str] | None:
     """Of a sampler of a user's own (FEDTUNE_SAMPLERS): its name, its file's, and the hash of the file's content as it
     is now. None of one that belongs to the package."""
     path = own_samplers().get(name)
-    if path is None or not path.is_file():
-        return None
-    digest = hashlib.blake2b(files.read_bytes(path), digest_size=8).hexdigest()
-    return {"sampler": name, "file": path.name, "hash": digest}
+    return None if path is None or not path.is_file() else {"sampler": name, **own_files.facts(path)}
 
 
 def extended(folder: Path, changes: Mapping[str, tuple[int, int]]) -> None:
