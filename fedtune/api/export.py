@@ -17,6 +17,7 @@ provenance: {run, trial, seeds, versions, git, dataset, partition, ...}
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sqlite3
@@ -85,7 +86,6 @@ def _write_study(run: Run, path: Path) -> dict[str, Any]:
     """Makes the trials of the run the only study in the SQLite file `path`."""
     import optuna
     from optuna.study import StudyDirection
-    from optuna.trial import create_trial
 
     with quiet_optuna():
         try:
@@ -100,17 +100,9 @@ def _write_study(run: Run, path: Path) -> dict[str, Any]:
                 )
                 for trial in run.frozen:
                     measured = {f"metric:{name}": value for name, value in run.ends.get(trial.number, {}).items()}
-                    made.add_trial(
-                        create_trial(
-                            state=trial.state,
-                            values=trial.values,
-                            params=trial.params,
-                            distributions=trial.distributions,
-                            user_attrs={**trial.user_attrs, **measured},
-                            system_attrs=trial.system_attrs,
-                            intermediate_values=trial.intermediate_values,
-                        )
-                    )
+                    found = copy.copy(trial)
+                    found.user_attrs = {**trial.user_attrs, **measured}
+                    made.add_trial(found)
                 storage.remove_session()
                 storage.engine.dispose()
         except OSError as error:

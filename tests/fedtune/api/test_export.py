@@ -24,6 +24,7 @@ def test_a_study_of_all_trials_is_one_that_optuna_opens(tmp_path: Path) -> None:
     for found, trial in zip(trials, run.frozen, strict=True):
         assert (found.state, found.params, found.values) == (trial.state, trial.params, trial.values)
         assert found.intermediate_values == trial.intermediate_values
+        assert (found.datetime_start, found.datetime_complete) == (trial.datetime_start, trial.datetime_complete)
         metrics = {k.removeprefix("metric:"): v for k, v in found.user_attrs.items() if k.startswith("metric:")}
         assert metrics == run.ends[trial.number] and found.user_attrs == trial.user_attrs | {
             f"metric:{name}": value for name, value in metrics.items()
