@@ -4,7 +4,7 @@
 # make test-slow   set up, run the slower tests that continuous integration runs too: pages, kills, resumes
 # make nightly set up, run everything there is, hours of it; ONLY="tests faults" some parts. CONTRIBUTING says when
 # make durations   set up, run all tests, or TESTS=..., and record which are slow (tests/durations.txt)
-# make golden BASE=REVISION   set up, make runs of every command with that revision and with this checkout: bit for bit the same records? Seven minutes on two idle cores
+# make golden BASE=REVISION   set up, make runs of every command with that revision and with this checkout: bit for bit the same records? Up to ten minutes for each of the two, on two busy cores
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
 # make mutants SAMPLE=60   the same for a seeded sample, and for the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes

@@ -5,10 +5,9 @@ every round. It depends on nothing else, so a decision is the same whatever ran 
 restart.
 
     Halving   asynchronous successive halving (Li et al. 2020): at the rungs g, g·η, g·η², … in the first two thirds of
-              the
-              planned rounds a trial goes on while it is among the best 1/η of the trials that reached that rung, itself
-              included. With several metrics "best" is by Pareto front: fewer than a 1/η share may lie on earlier
-              fronts.
+              the planned rounds a trial goes on while it is among the best 1/η of the trials that reached that rung,
+              itself included. With several metrics "best" is by Pareto front: fewer than a 1/η share may lie on
+              earlier fronts.
     Median    Vizier's median rule (Golovin et al. 2017, Sec. 3.2.2): stop at round t when the best value so far is
               below the median of the other trials' means over rounds 1..t.
 

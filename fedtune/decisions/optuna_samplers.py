@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 
-#: Expected improvement by the search's own model (`improvement.py`).
+#: Expected improvement by the search's own model (`expected_improvement.py`).
 EI = "ei"
 SAMPLERS: tuple[str, ...] = get_args(Sampler)
 

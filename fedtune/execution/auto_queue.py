@@ -3,7 +3,7 @@
 
 As in every search, trial n is decided by trials 0 … n - lag of all methods and by nothing else: which method it belongs
 to, which values it has, and when it is stopped. Its values are what another method's best configuration teaches
-(`taught.py`), else what the method's sampler proposes, which is shown that method's trials only. The study of its run
+(`transfer.py`), else what the method's sampler proposes, which is shown that method's trials only. The study of its run
 records n as `place`. It is started only where the cost of all trials before it leaves room in the budget for a whole
 one; a trial that still runs counts with all its rounds there, so the answer may have to wait, and never changes.
 """

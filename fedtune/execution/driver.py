@@ -1,4 +1,4 @@
-"""Drives a run: reads what has been recorded, runs on Ray what is left (`tune_session.py`), and says how it ended.
+"""Drives a run: reads what has been recorded, runs on Ray what is left (`ray_session.py`), and says how it ended.
 
 The queue says which trial comes next (`queue.py`), and a trial itself says when it ends: `trainables/tune.py` asks the
 rule of `early_stopping.py` after every round.

@@ -8,7 +8,7 @@ So a search is one fixed sequence of trials, whatever ran side by side and howev
 bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits. Results taken
 from earlier runs are the first trials of the study, and every other trial sees all of them.
 
-Where the experiment has several conditions, every configuration is run under each of them (`crossed.py`): trials are
+Where the experiment has several conditions, every configuration is run under each of them (`conditions.py`): trials are
 stopped by what trials under the same condition did, and samplers see each configuration once.
 """
 

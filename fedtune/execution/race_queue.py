@@ -1,6 +1,6 @@
 """The queue of a race: a trial is one federation, of a new configuration or a further seed of one that is known.
 
-`racing.py` says which of the two comes next. As in every search a trial is decided by those that `Experiment.seen` lets
+`race.py` says which of the two comes next. As in every search a trial is decided by those that `Experiment.seen` lets
 it look at, and it is started only where the rounds of all trials before it leave room in the budget for a whole
 federation. A trial that still runs counts with all its rounds there, so the answer may have to wait, and never changes.
 
