@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,9 @@ from analysis.figure import Figure
 from analysis.figures._common import box, named_axis, room_of
 from analysis.labels import Labels, cut, number, shown
 from analysis.runs import Run
+from analysis.runs.conditions import show
 from analysis.runs.rounds import by_seed
+from analysis.tables.cells import Cells, Condition
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ GLOBAL = ("global_accuracy", "g_acc_virtual", "p_acc_global")
 LOCAL = ("local_accuracy", "p_acc")
 #: Parameters drawn at most.
 LIMIT = 6
+COLUMNS = ["panel", "metric", "box", "key", "value", "number", "seed", "y"]
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,26 @@ def data(runs: Sequence[Run]) -> Drawing:
         for metric in metrics
         for seed, y in last[metric].get(trial, {}).items()
     ]
-    table = pd.DataFrame(rows, columns=["panel", "metric", "box", "key", "value", "number", "seed", "y"])
+    table = pd.DataFrame(rows, columns=COLUMNS)
     note = f"The first {LIMIT} of {len(found)} parameters are drawn." if len(found) > LIMIT else ""
     return Drawing(table, found[:LIMIT], metrics, note)
+
+
+def drawing(
+    found: Cells, metrics: Sequence[str], values: Callable[[str, Condition, str], Mapping[int, float]]
+) -> Drawing:
+    """The drawing of these cells: a box for each row, of all its conditions and seeds. `values` has a cell's metric by
+    seed; what `data` says of the table holds."""
+    rows = [
+        {"panel": 0, "metric": metric, "box": cell.row, "key": cell.row}
+        | {"value": ", ".join(map(show, cell.condition)), "number": trials.get(seed), "seed": seed, "y": y}
+        for cell in found.cells
+        for trials in [{seed: n for n in cell.part.chosen for _, seed in cell.part.lines.get(n, {})}]
+        for metric in metrics
+        for seed, y in values(cell.row, cell.condition, metric).items()
+    ]
+    panel = BoxPanel(None, [Box(row, row, ()) for row in found.rows])
+    return Drawing(pd.DataFrame(rows, columns=COLUMNS), [panel], metrics, "")
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:

@@ -7,6 +7,10 @@ against it. Of a sentence that speaks of most cases, more than half of the lines
 two seeds in a line, it cannot be told. Where only a part of a table has been run, the lines of that part decide, and
 it is said how many of all they are.
 
+Where a sentence speaks of how fast or how smoothly a method learns, what is compared is read of the whole curve
+(`measures.py`). Where it says that a lead is larger under one condition than under another, what is compared is, under
+each seed, the lead there and the lead here.
+
 Of a sentence that says that values are alike, each line is a test of equivalence: two one-sided paired t tests against
 a limit that is declared (`within`).
 
@@ -30,6 +34,7 @@ from analysis.published.papers import Published
 from analysis.published.verdict import AGREES, DISAGREES, LEVEL, UNKNOWN
 from analysis.reproduce.declaration import Claim, Place, Side
 from analysis.reproduce.folder import Made
+from analysis.reproduce.measures import MEASURES, REACHES, UNEVENNESS, first_round, unevenness
 from analysis.runs import Run
 from analysis.stats import holm, limit_p, paired
 from search_spaces.metrics import METRICS
@@ -53,6 +58,8 @@ class ClaimTest:
     pairs: int
     p: float
     corrected: float
+    #: What was read of the cells, of `measures.MEASURES`; None: their value in the round that the paper reports.
+    measure: str | None = None
 
     @property
     def verdict(self) -> str:
@@ -78,7 +85,7 @@ class Decided:
 
 def decide(made: Made) -> list[Decided]:
     """Every sentence of the reproduction."""
-    kinds = {"region": _region, "alike": _alike, "ordering": _ordering}
+    kinds = {"region": _region, "alike": _alike, "ordering": _ordering, "gap": _gap, "untested": _untested}
     return [kinds[claim.kind](made, claim) for claim in made.reproduction.claims]
 
 
@@ -99,31 +106,100 @@ def _decided(made: Made, claim: Claim, verdict: str, why: str, lines: Sequence[C
 # -- one row against another ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Contrast:
+    """What one line compares: two sides, each a value by seed, higher where it is better."""
+
+    metric: str
+    sides: tuple[str, str]
+    condition: str
+    ahead: Mapping[int, float]
+    behind: Mapping[int, float]
+    #: Whether all of its cells have been begun.
+    begun: bool
+
+
 def _ordering(made: Made, claim: Claim) -> Decided:
-    tests, begun = [], False
+    return _tested(
+        made,
+        claim,
+        [
+            _Contrast(
+                metric,
+                (ahead[0], behind[0]),
+                _condition(made, ahead[1], behind[1]),
+                _values(made, claim, ahead, metric),
+                _values(made, claim, behind, metric),
+                ahead in made.runs and behind in made.runs,
+            )
+            for metric, ahead, behind in _pairs(made, claim)
+        ],
+    )
+
+
+def _gap(made: Made, claim: Claim) -> Decided:
+    """Of every pair the lead under the condition `wider` against the lead under `than`."""
+    contrasts = []
+    keys = tuple(made.reproduction.columns)
     for metric, ahead, behind in _pairs(made, claim):
-        begun |= ahead in made.runs and behind in made.runs
-        sign = 1.0 if METRICS[metric].direction == "maximize" else -1.0
-        values = [
-            {seed: sign * value for seed, value in made.values(*cell, metric).items()} for cell in (ahead, behind)
-        ]
-        tests.append((metric, ahead, behind, paired(values[1], values[0])))
-    corrected = holm([test.t_p for *_, test in tests])
+        here = dict(zip(keys, ahead[1], strict=True))
+        if any(here[key] != value for key, value in claim.wider.items()):
+            continue
+        there = tuple({**here, **claim.than}.values())
+        cells = [(row, place) for place in (ahead[1], there) for row in (ahead[0], behind[0])]
+        wider, than = (_lead(made, claim, metric, *cells[i : i + 2]) for i in (0, 2))
+        words = f"{ahead[0]} − {behind[0]}"
+        begun = all(cell in made.runs for cell in cells)
+        contrasts.append(_Contrast(metric, (words, words), _condition(made, ahead[1], there), wider, than, begun))
+    return _tested(made, claim, contrasts)
+
+
+def _lead(
+    made: Made, claim: Claim, metric: str, ahead: tuple[str, Place], behind: tuple[str, Place]
+) -> dict[int, float]:
+    front, back = (_values(made, claim, cell, metric) for cell in (ahead, behind))
+    return {seed: front[seed] - back[seed] for seed in front if seed in back}
+
+
+def _tested(made: Made, claim: Claim, contrasts: Sequence[_Contrast]) -> Decided:
+    """A paired t test of every contrast, corrected for all of them."""
+    tests = [paired(one.behind, one.ahead) for one in contrasts]
+    corrected = holm([test.t_p for test in tests])
     lines = [
-        ClaimTest(
-            metric,
-            ahead[0],
-            behind[0],
-            _condition(made, ahead[1], behind[1]),
-            test.difference,
-            test.n,
-            test.t_p,
-            p,
-        )
-        for (metric, ahead, behind, test), p in zip(tests, corrected, strict=True)
+        ClaimTest(one.metric, *one.sides, one.condition, test.difference, test.n, test.t_p, p, claim.measure)
+        for one, test, p in zip(contrasts, tests, corrected, strict=True)
     ]
-    verdict = _verdict(lines, claim.most) if begun else NOT_RUN
+    verdict = _verdict(lines, claim.most) if any(one.begun for one in contrasts) else NOT_RUN
     return _decided(made, claim, verdict, _why(lines), lines)
+
+
+def _values(made: Made, claim: Claim, cell: tuple[str, Place], metric: str) -> dict[int, float]:
+    """What the sentence reads of a cell by seed, turned so that more is better."""
+    falling = METRICS[metric].direction == "minimize"
+    if claim.measure is None:
+        found = made.values(*cell, metric)
+    elif claim.measure == UNEVENNESS:
+        found = {seed: unevenness(counts) for seed, counts in made.partitions(*cell).items()}
+    elif claim.measure == REACHES:
+        assert claim.reference is not None
+        targets = {seed: curve[-1][1] for seed, curve in made.curves(claim.reference, cell[1], metric).items()}
+        found = {
+            seed: first_round(curve, targets[seed], falling=falling)
+            for seed, curve in made.curves(*cell, metric).items()
+            if seed in targets
+        }
+    else:
+        of = MEASURES[claim.measure].of
+        assert of is not None
+        found = {seed: of(curve) for seed, curve in made.curves(*cell, metric).items()}
+    lower = None if claim.measure is None else MEASURES[claim.measure].lower
+    sign = -1.0 if (falling if lower is None else lower) else 1.0
+    return {seed: sign * value for seed, value in found.items()}
+
+
+def _untested(made: Made, claim: Claim) -> Decided:
+    assert claim.untested is not None
+    return Decided(claim, UNKNOWN, UNKNOWN, claim.untested, [])
 
 
 def _pairs(made: Made, claim: Claim) -> Iterator[tuple[str, tuple[str, Place], tuple[str, Place]]]:

@@ -8,6 +8,10 @@
                 value that only the rows of one method have stands under the method: {dfrd: {noise_dim: 100}}
     seeds       the paper's
     metrics     a table for each; of a heat map its panels
+    figures     of a figure of the paper, what is drawn of its cells: `rounds` (curves), `factor` (lines over a
+                condition, or over the values that rows vary), `box` (a box of all cells of a row), `partition`,
+                `images` and `averages` (what a generator paints), `attack` (what an attack on the uploads rebuilds).
+                Each is the file of that name in `analysis/figures`
     brackets    a metric in brackets beside the others
     readout     `last`, or `best` where the paper reports the best round
     space, set  the named space and the values of every row
@@ -23,7 +27,8 @@
     small       the small form: {rounds, seeds, set}
     seconds     of one core, for a round of one seed of the small form: the mean over rows and columns, measured
     claims      the paper's sentences, see `Claim`
-    like        another reproduction, of which this one has everything that it does not declare itself
+    like        another reproduction, of which this one has everything that it does not declare itself; a key without a
+                value is left out (`published:`)
 
 A claim says that something is ahead of something else: in the direction in which its metric is better.
 
@@ -36,8 +41,15 @@ A claim says that something is ahead of something else: in the direction in whic
     where       {omega: [0.1, 0.01]}: only these conditions
     without     {value: [0]}: not these
     within      0.01: nothing is ahead, but every row differs from its value at `common` by no more than this
+    read        instead of the last or best round: `mean` over all rounds, `early` (the first third of them),
+                `fluctuation`, or `unevenness` of the partition; `measures.py` computes them
+    reaches     a row: the fewer rounds to what this row has in its last round, the better
+    wider       {omega: 0.01}, with `than: {omega: 1}`: the lead over what is behind is larger there than there
     most        true: the paper speaks of most cases, not of all
     region      true: the cells in the region that the published file names, against all others of the heat map
+    untested    why these runs cannot decide it; then there is nothing ahead and nothing behind
+
+What cannot be made again at all stands in `left_out.yaml`, with the reason.
 """
 
 from __future__ import annotations
@@ -45,10 +57,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from analysis.published.papers import Published, names, published, same_dataset
+from analysis.reproduce.measures import REACHES, READS
 from analysis.runs.conditions import means, show
 from analysis.runs.mappings import read_yaml
 from analysis.runs.shapes import Shape, each, is_number, is_plain, is_text, is_whole, mapping, one_of, problems, shaped
@@ -57,6 +71,9 @@ from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 
 FOLDER = Path(__file__).parent / "declared"
+LEFT_OUT = Path(__file__).with_name("left_out.yaml")
+#: What can be drawn of cells; a heat map is drawn where there is a `grid`.
+FIGURES = ("rounds", "factor", "box", "partition", "images", "averages", "attack")
 #: What columns are called of rows that vary one parameter each.
 VALUE = "value"
 #: The values of the columns' keys, in their order.
@@ -104,11 +121,23 @@ class Claim:
     most: bool = False
     region: bool = False
     within: float | None = None
+    #: What is read of a cell, of `measures.MEASURES`; None: its value in the round that the paper reports.
+    measure: str | None = None
+    #: The row whose last value is to be reached.
+    reference: str | None = None
+    wider: Mapping[str, Any] = field(default_factory=dict)
+    than: Mapping[str, Any] = field(default_factory=dict)
+    untested: str | None = None
 
     @property
     def kind(self) -> str:
-        """How it is decided: by an `ordering` of cells, by a `region` of a heat map, or as `alike`."""
-        return "region" if self.region else "ordering" if self.within is None else "alike"
+        """How it is decided: by an `ordering` of cells, by the `gap` between them under two conditions, by a `region`
+        of a heat map, as `alike`, or not at all (`untested`)."""
+        if self.untested is not None:
+            return "untested"
+        if self.region:
+            return "region"
+        return "gap" if self.wider else "ordering" if self.within is None else "alike"
 
     def speaks_of(self, condition: Mapping[str, Any]) -> bool:
         """Whether it speaks of cells under the condition."""
@@ -144,8 +173,20 @@ class Reproduction:
 
     down: tuple[str, ...]
     by: tuple[str, ...]
+    #: Of `FIGURES`.
+    figures: tuple[str, ...] = ()
     #: Where every row varies another parameter, the value at which all of them are one cell.
     common: Any = None
+
+    @property
+    def keeps_images(self) -> bool:
+        """Whether its runs keep images of generators."""
+        return not {"images", "averages"}.isdisjoint(self.figures)
+
+    @property
+    def is_attacked(self) -> bool:
+        """Whether the uploads of its runs are attacked once they have ended."""
+        return "attack" in self.figures
 
     @property
     def cells(self) -> list[tuple[Row, Place]]:
@@ -259,6 +300,23 @@ def declared(name: str) -> Reproduction:
     return _built(name, data)
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Figures or tables of a paper that cannot be made again."""
+
+    source: str
+    why: str
+
+
+@cache
+def left_out() -> tuple[LeftOut, ...]:
+    """What no reproduction is of, by paper. Raises `UserError` for a file that is not as it must be."""
+    data = read_yaml(LEFT_OUT)
+    if wrong := problems(data, {"left_out": _LEFT_OUT}, str(LEFT_OUT)):
+        raise UserError(*wrong)
+    return tuple(LeftOut(**entry) for entry in data["left_out"])
+
+
 def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
     """What is wrong with how it is laid out."""
     keys = ["dataset", *(data.get("columns") or {})]
@@ -270,6 +328,8 @@ def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
             return [f"{path}: the spaces must list the same values for every parameter that a row varies."]
         keys.append(VALUE)
     wrong = [f"{path} must have either rows or a grid."] if ("grid" in data) == ("rows" in data) else []
+    if "grid" in data and "figures" in data:
+        wrong.append(f"{path}: a grid is drawn as a heat map, so that figures must be left out.")
     methods = [row["method"] for row in data.get("rows") or [data["grid"]]]
     wrong += [
         unknown("method", key, methods, f"{path}, datasets: {name}")
@@ -305,7 +365,7 @@ def _read(name: str) -> tuple[dict[str, Any], Path]:
         return data, path
     if like not in known() or like == name:
         raise UserError(unknown("reproduction", str(like), known(), str(path)))
-    return _read(like)[0] | data, path
+    return {key: value for key, value in (_read(like)[0] | data).items() if value is not None}, path
 
 
 def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
@@ -346,6 +406,7 @@ def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
         claims=tuple(_claim(claim, [row.name for row in rows], data["metrics"]) for claim in data["claims"]),
         down=tuple(data.get("down") or ("method",)),
         by=tuple(data.get("by") or ("dataset", *columns)),
+        figures=tuple(data.get("figures") or ()),
         common=data.get("common"),
     )
 
@@ -366,6 +427,11 @@ def _claim(data: Mapping[str, Any], rows: Sequence[str], metrics: Sequence[str])
         bool(data.get("most")),
         bool(data.get("region")),
         data.get("within"),
+        REACHES if "reaches" in data else data.get("read"),
+        _row(data["reaches"], rows) if "reaches" in data else None,
+        data.get("wider") or {},
+        data.get("than") or {},
+        data.get("untested"),
     )
 
 
@@ -376,10 +442,14 @@ def _side(data: Any, rows: Sequence[str]) -> Side:
     else:
         named, condition = data, {}
     names = (named,) if isinstance(named, str) else tuple(named)
-    wrong = [unknown("row", row, rows, "a claim") for row in names if row not in rows]
-    if wrong:
-        raise UserError(*wrong)
-    return Side(names, condition)
+    return Side(tuple(_row(name, rows) for name in names), condition)
+
+
+def _row(name: str, rows: Sequence[str]) -> str:
+    """The name. Raises `UserError` for a row that the table does not have."""
+    if name not in rows:
+        raise UserError(unknown("row", name, rows, "a claim"))
+    return name
 
 
 def _text_or_list(value: Any) -> bool:
@@ -415,7 +485,14 @@ _CLAIM: Shape = {
     **dict.fromkeys(("where", "without"), ("lists of values by condition", mapping(each(is_plain, 1)))),
     "within": ("a number above 0", is_number(1e-6)),
     **dict.fromkeys(("most", "region"), ("true", lambda value: value is True)),
+    **dict.fromkeys(("reaches", "untested"), _TEXT),
+    "read": (f"one of {', '.join(READS)}", one_of(*READS)),
+    **dict.fromkeys(("wider", "than"), _VALUES),
 }
+_LEFT_OUT = (
+    "a list of sources and reasons",
+    each(shaped(dict.fromkeys(("source", "why"), _TEXT), "source", "why"), 1),
+)
 _SMALL: Shape = {
     "rounds": ("a whole number", is_whole(1)),
     "seeds": ("a whole number", is_whole(1)),
@@ -427,6 +504,7 @@ _SHAPE: Shape = {
     "datasets": ("values by data set", lambda value: bool(value) and mapping(mapping(_is_set))(value)),
     "seeds": ("a whole number of at least 1", is_whole(1)),
     "metrics": ("a list of metrics", each(_is_metric, 1)),
+    "figures": (f"a list of {', '.join(FIGURES)}", each(one_of(*FIGURES), 1)),
     "brackets": ("a metric", _is_metric),
     "readout": ("last or best", one_of("last", "best")),
     "set": _VALUES,

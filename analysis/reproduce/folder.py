@@ -6,6 +6,7 @@ been run yet, or has no finished seed, is simply not there.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from analysis.labels import Labels
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
+from analysis.reproduce.measures import Curve
 from analysis.runs import Run, load_run
 from analysis.runs.conditions import show
 from analysis.runs.mappings import read_yaml
@@ -84,6 +88,15 @@ class _Placed(Cell):
 
     def values(self, metric: str, how: str = "last") -> dict[int, float]:
         return self.part.over_seeds(self.reads.get(metric, metric), how)
+
+    def curves(self, metric: str) -> dict[int, Curve]:
+        """The metric by seed and round, where it was measured."""
+        read, found = self.reads.get(metric, metric), dict[int, list[tuple[int, float]]]()
+        for number in self.part.chosen:
+            for (round_, seed), line in self.part.lines.get(number, {}).items():
+                if not math.isnan(value := line.get(read, math.nan)):
+                    found.setdefault(seed, []).append((round_, value))
+        return {seed: sorted(curve) for seed, curve in sorted(found.items())}
 
 
 @dataclass(frozen=True)
@@ -165,6 +178,20 @@ class Made:
         cell = self.cells.of(row, place)
         how = METRICS[metric].direction if self.reproduction.readout == "best" else "last"
         return {} if cell is None else cell.values(metric, how)
+
+    def curves(self, row: str, place: Place, metric: str) -> dict[int, Curve]:
+        """A cell's metric by seed and round; empty where the cell has no result."""
+        cell = self.cells.of(row, place)
+        return cell.curves(metric) if isinstance(cell, _Placed) else {}
+
+    def partitions(self, row: str, place: Place) -> dict[int, np.ndarray]:
+        """The samples of every class at every client of a cell, by seed."""
+        cell = self.cells.of(row, place)
+        found: dict[int, np.ndarray] = {}
+        if cell is not None:
+            for number in cell.part.chosen:
+                found |= cell.part.partition(number)
+        return found
 
     def named(self, place: Place) -> str:
         """A condition in words, `ω = 0.1`; empty where there are no columns."""

@@ -17,6 +17,8 @@ from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region
 from analysis.reproduce.folder import Made
 from analysis.reproduce.joint_table import joined
+from analysis.reproduce.measures import MEASURES
+from analysis.reproduce.pictures import pictures
 from analysis.reproduce.tables import (
     Number,
     agreement,
@@ -51,6 +53,11 @@ HOW_CELL = (
     "difference and their mean lies where a single run of the paper would, or where one seed lies there and within "
     "three points. The rest cannot be told."
 )
+HOW_GAP = (
+    "Of a sentence that says that a lead is larger under one condition than under another, every comparison is of the "
+    "two leads, under the same seed."
+)
+HOW_UNTESTED = "Some sentences cannot be decided by these runs; the reason stands with each of them."
 #: Before the order of the rows.
 KENDALL = "The rows’ order here and in the paper, Kendall’s τ (1: the same, −1: the opposite):"
 HOW_REGION = (
@@ -92,10 +99,11 @@ def reproduction_page(made: Made, decided: Sequence[Decided], again: str, *, fin
     if reproduction.heatmap:
         _heatmap(made_page, made)
     else:
-        _lines(made_page, made)
+        _pictures(made_page, made)
         _tables(made_page, made)
         _numbers(made_page, made)
-    made_page.card("comparisons", "What each sentence rests on", _comparisons(made, decided), "Comparisons")
+    if behind := _comparisons(made, decided):
+        made_page.card("comparisons", "What each sentence rests on", behind, "Comparisons")
     made_page.card("again", "Again, or further", command(again), "")
     return made_page
 
@@ -151,8 +159,9 @@ def _claims(made: Made, decided: Sequence[Decided]) -> str:
         for one in decided
     )
     head = '<tr><th scope="col">verdict</th><th scope="col">the paper’s sentence, and why</th></tr>'
-    hows = {"ordering": HOW, "alike": HOW_ALIKE, "region": HOW_REGION}
-    how = " ".join(dict.fromkeys(hows[one.claim.kind] for one in decided))
+    hows = {"ordering": HOW, "alike": HOW_ALIKE, "region": HOW_REGION, "gap": HOW_GAP, "untested": HOW_UNTESTED}
+    read = [MEASURES[one.claim.measure].how for one in decided if one.claim.measure is not None]
+    how = " ".join(dict.fromkeys([*(hows[one.claim.kind] for one in decided), *read]))
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Verdicts"><table class="claims"><thead>{head}'
         f'</thead><tbody>{rows}</tbody></table></div><p class="small">{how}</p>'
@@ -164,6 +173,7 @@ def _comparisons(made: Made, decided: Sequence[Decided]) -> str:
         f"<details><summary>{escape(one.claim.says)}: {escape(one.told)}</summary>"
         f"{comparisons(made, one).html()}</details>"
         for one in decided
+        if one.lines
     )
 
 
@@ -188,13 +198,16 @@ def _heatmap(made_page: Page, made: Made) -> None:
     )
 
 
-def _lines(made_page: Page, made: Made) -> None:
-    """Of rows that vary one parameter each: a line for each of them, a panel for each metric."""
-    if made.reproduction.common is None or not made.cells.cells:
-        return
-    card, places = figure("factor"), {cell.condition for cell in made.cells.cells}
-    if len(places) > 1:
-        made_page.figure("lines", made.reproduction.title, joined([made]).figure("factor"), card.read, "Figure")
+def _pictures(made_page: Page, made: Made) -> None:
+    """The pictures of a figure of the paper, a card for each kind."""
+    for i, one in enumerate(pictures(made)):
+        link = "" if i else "Figure"
+        if one.missing:
+            made_page.card(one.name, one.title, f"<p>{escape(one.missing)}</p>", link)
+        elif len(one.figures) == 1:
+            made_page.figure(one.name, one.title, one.figures[0][1], one.read, link)
+        else:
+            made_page.figures_of(one.name, one.title, one.figures, one.read, link)
 
 
 def _tables(made_page: Page, made: Made) -> None:

@@ -28,6 +28,7 @@ from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN, Judged, judge
 from analysis.reproduce.claims import NO_RESULT, NOT_RUN, ClaimTest, Decided, is_inside
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
 from analysis.reproduce.folder import Made
+from analysis.reproduce.measures import MEASURES, REACHES
 from analysis.runs.mappings import read_yaml
 from analysis.runs.shapes import Shape, each, is_plain, is_text, mapping, problems, shaped
 from analysis.stats import Summary, summarise
@@ -281,7 +282,7 @@ def verdicts(made: Made, decided: Sequence[Decided]) -> Table:
         said |= {"verdict": one.verdict, "told": one.told, "why": one.why}
         for line in one.lines:
             row = vars(line) | {"p_holm": line.corrected, "line_verdict": line.verdict}
-            row |= {"unit": unit_in_files(line.metric)}
+            row |= {"unit": _unit_in_files(line)}
             row.pop("corrected")
             rows.append(said | row | _where(made))
     return Table.of_records(rows)
@@ -296,7 +297,7 @@ def comparisons(made: Made, one: Decided) -> Table:
     """The lines of a sentence for people; differences in per cent where the metric is."""
     rows = [
         {
-            "metric": METRICS[line.metric].title,
+            "metric": _read(line),
             "what": f"{line.ahead} − {line.behind}",
             "condition": line.condition or "–",
             "difference": _difference(made, line),
@@ -315,9 +316,27 @@ def comparisons(made: Made, one: Decided) -> Table:
 def _difference(made: Made, line: ClaimTest) -> str:
     if math.isnan(line.difference):
         return "–"
-    unit = made.labels.scale(line.metric)
-    digits = 2 if unit == 100.0 else 4
+    unit = made.labels.scale(line.metric) if _in_units(line) else 1.0
+    digits = 2 if unit == 100.0 or line.measure == REACHES else 4
     return f"{unit * line.difference:+.{digits}f}"
+
+
+def _in_units(line: ClaimTest) -> bool:
+    """Whether what was compared has the unit of the metric."""
+    return line.measure is None or MEASURES[line.measure].in_units
+
+
+def _unit_in_files(line: ClaimTest) -> str:
+    return unit_in_files(line.metric) if _in_units(line) else "rounds" if line.measure == REACHES else ""
+
+
+def _read(line: ClaimTest) -> str:
+    """What was compared: the metric, and what of it."""
+    title = METRICS[line.metric].title
+    if line.measure is None:
+        return title
+    measure = MEASURES[line.measure].title
+    return f"{title}, {measure}" if _in_units(line) or line.measure == REACHES else measure.capitalize()
 
 
 def _p(value: float) -> str:

@@ -18,6 +18,7 @@ from analysis.reproduce import claims
 from analysis.reproduce.claims import Decided
 from analysis.reproduce.folder import Made, load_made
 from analysis.runs import load_run as load
+from fedtune.api.attack import attack
 from fedtune.api.going_on import going_on
 from fedtune.api.run import plan_run
 from fedtune.api.search import complete
@@ -45,6 +46,8 @@ from search_spaces.errors import UserError
 from search_spaces.files import cannot_write, check_replaceable
 from search_spaces.space import Space
 
+#: How many images an attack rebuilds of each run.
+IMAGES = 3
 #: A run directory with its experiment and its space.
 _Whole = tuple[Path, Experiment, Space]
 
@@ -106,6 +109,8 @@ def reproduce(request: ReproduceRequest) -> Reproduced:
             _create(made)
         whole = [(part.folder, *complete(part.folder, Experiment.read(part.folder))) for part in planned.parts]
         outcome = _driven(planned, whole, style, notes, request.simulate)
+        if outcome.finished and planned.reproduction.is_attacked and request.simulate is None:
+            _attack(planned)
         with busy(style, "deciding"):
             return _result(planned, outcome, time.monotonic() - begun)
 
@@ -183,6 +188,14 @@ def _driven(
                 return driver.drive_queue(planned.folder, lead, queue, watch, lost=lost, simulate=simulate)
             except KeyboardInterrupt:  # before Ray took over the signal: nothing was under way
                 return driver.Outcome(finished=False, interrupted=True)
+
+
+def _attack(planned: Planned) -> None:
+    """Attacks what the clients of every run upload, where that has not been done: under the first seed, so that all
+    methods are attacked on the same images."""
+    for part in planned.parts:
+        if not (part.folder / run_folder.ATTACK).exists():
+            attack(part.folder, images=IMAGES, trial=0, plain=planned.asked.plain, quiet=planned.asked.quiet)
 
 
 def _lead(planned: Planned, whole: Sequence[_Whole]) -> Experiment:

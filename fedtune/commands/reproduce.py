@@ -44,6 +44,9 @@ def command(request: ReproduceRequest | None, *, dry_run: DryRun = False, as_jso
 
 def _listing(as_json: bool) -> None:
     """A line for each reproduction."""
+    import textwrap
+
+    from analysis.reproduce.declaration import left_out
     from fedtune.api.reproductions import reproductions
     from fedtune.console import tables
 
@@ -65,3 +68,7 @@ def _listing(as_json: bool) -> None:
     print("fedtune reproduce NAME --small makes one of them again on the embedded digits,")
     print("without --small on the paper's data, model, rounds and seeds. With --dry-run it")
     print("says how many hours that takes here, and creates nothing.")
+    print()
+    print("What cannot be made again:")
+    for one in left_out():
+        print(textwrap.fill(f"{one.source}: {one.why}", 80, initial_indent="  ", subsequent_indent="    "))

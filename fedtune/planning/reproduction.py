@@ -162,6 +162,7 @@ def _part(
         "set": values,
         "name": name,
         "runs_dir": str(cells),
+        "keep_images": reproduction.keeps_images,
         "concurrency": asked.concurrency,
     }
     request: SearchRequest | RunRequest = (
@@ -191,7 +192,7 @@ def _record(asked: ReproduceRequest, reproduction: Reproduction, first: Part) ->
         key: declarations[key].symbol or key for key in (*reproduction.columns, *theirs.space.search) if key != VALUE
     }
     if varied := [symbols[row.varies] for row in reproduction.rows if row.varies]:
-        symbols[VALUE] = varied[0].rstrip("₀₁₂₃₄₅₆₇₈₉")
+        symbols[VALUE] = varied[0].partition("_")[0].rstrip("₀₁₂₃₄₅₆₇₈₉")
     return Record(
         reproduction.name,
         "small" if asked.small else "paper",

@@ -12,6 +12,10 @@ import yaml
 from analysis.published import papers
 from analysis.reproduce import declaration
 from analysis.reproduce.declaration import Claim, Reproduction, declared, known
+from fedtune.api.run import plan_run
+from fedtune.options import ReproduceRequest, SearchRequest
+from fedtune.planning.plan import plan
+from fedtune.planning.reproduction import plan_reproduction
 from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -101,14 +105,18 @@ def test_the_papers_own_numbers_have_the_sign_of_its_claims(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in known() if declared(n).common is not None])
 def test_rows_that_vary_one_parameter_are_the_grid_of_their_space(name: str) -> None:
-    """So that the figure and `fedtune search --space … --sampler grid` run the same points, written down once."""
+    """So that the figure and `fedtune search --space … --sampler grid` run the same points, written down once: all of
+    them where the space varies one parameter at a time too, else the lines of the grid through the common point."""
     one = declared(name)
     ((method, space),) = {(row.method, row.space) for row in one.rows}
-    grid = presets.load(method, space, registry.declared(method)).grid_points()
-    assert all(value == one.common for value in grid[0].values()), "the point of all defaults comes first"
-    points = [grid[0] | one.condition(row, place) for row, place in one.cells]
-    assert len(points) == len(grid) and all(point in grid for point in points)
-    assert all(points.count(point) == 1 for point in points)
+    found = presets.load(method, space, registry.declared(method))
+    grid = found.grid_points()
+    common = dict.fromkeys(grid[0], one.common)
+    assert common in grid
+    points = [common | one.condition(row, place) for row, place in one.cells]
+    assert all(point in grid for point in points) and all(points.count(point) == 1 for point in points)
+    alone = [point for point in grid if sum(value != one.common for value in point.values()) < 2]
+    assert len(points) == len(alone) and (len(alone) == len(grid) or not found.one_at_a_time)
 
 
 @pytest.mark.parametrize("name", [n for n in known() if declared(n).heatmap])
@@ -118,6 +126,30 @@ def test_a_heat_map_has_a_region_for_every_claim(name: str) -> None:
         assert claim.region
         for metric in claim.metrics:
             assert [line for line in one.lines(dataset) if line.region and line.metric == metric]
+
+
+@pytest.mark.parametrize("name", known())
+def test_it_can_be_planned(name: str, tmp_path: Path) -> None:
+    """In the small form with all checks that come before a run, of every row; on the paper's data as far as these need
+    not be there."""
+    planned = plan_reproduction(ReproduceRequest(name, small=True, runs_dir=str(tmp_path)))
+    for part in {part.row.name: part for part in planned.parts}.values():
+        asked = part.request
+        made = plan(asked) if isinstance(asked, SearchRequest) else plan_run(asked, asked.seeds)
+        assert made.experiment.rounds == planned.reproduction.small_rounds
+    for dataset in planned.reproduction.datasets:
+        theirs = plan_reproduction(ReproduceRequest(name, dataset=dataset, runs_dir=str(tmp_path)))
+        assert theirs.record.here == theirs.record.paper
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_cannot_be_made_again_is_listed_with_its_reason() -> None:
+    """Here, in the document, and nowhere else: no reproduction is of it."""
+    page = " ".join((Path(__file__).resolve().parents[3] / "docs/reproduce.md").read_text(encoding="utf-8").split())
+    sources = {declared(name).source for name in known()}
+    for one in declaration.left_out():
+        assert one.source not in sources
+        assert f"| {one.source} | {one.why} |" in page
 
 
 @pytest.fixture
@@ -147,6 +179,8 @@ def test_a_file_is_all_that_it_takes(folder: Path) -> None:
     first, second = declared("mine-table2"), declared("mine-table10")
     assert (first.seeds, second.seeds, second.title) == (3, 7, "One")
     assert first.claims[0].behind.rows == ("B",)
+    (folder / "mine-fig1.yaml").write_text(yaml.safe_dump({"like": "mine-table2", "published": None}))
+    assert declared("mine-fig1").published is None
 
 
 def test_what_a_paper_sets_for_one_method_is_no_other_methods(folder: Path) -> None:
@@ -177,6 +211,9 @@ ALONE: dict[str, Any] = {
         ({"grid": {"method": "dfrd", "space": "alpha_lambda"}}, "either rows or a grid"),
         ({"claims": [GOOD["claims"][0] | {"ahead": "C"}]}, "Unknown row 'C'"),
         ({"like": "nobody"}, "Unknown reproduction 'nobody'"),
+        ({"figures": ["curve"]}, "figures must be a list of rounds, factor, box"),
+        ({"claims": [GOOD["claims"][0] | {"read": "area"}]}, "claims must be a list of claims"),
+        ({"claims": [GOOD["claims"][0] | {"reaches": "C"}]}, "Unknown row 'C'"),
         ({"down": ["omga"]}, r"Unknown label 'omga' \(.*, down\)"),
         ({"columns": {"omega": [1]}, "by": ["omega"]}, "by must name dataset and omega once each, got omega"),
         ({"common": 1}, "must have `varies` in every row, `common`, and no columns, or neither"),

@@ -14,6 +14,7 @@ from tests.analysis.report.test_drawn import VIEWS, faults
 from tests.analysis.reproduce import folders
 
 pytestmark = BROWSER
+PICTURES = ("curves", "shares", "partitions", "painted", "attacked")
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {"heatmap": folders.heatmap(root / "fig5"), "table": folders.table(root / "table5")}
     found["brackets"] = folders.brackets(root / "table1", record=folders.FASHION)
     found["lines"] = folders.lines(root / "fig6")
+    found |= {kind: getattr(folders, kind)(root / kind) for kind in PICTURES}
     return {
         name: write_all(made, decide(made), f"fedtune reproduce {made.reproduction.name} --small", finished=False)
         for name, made in found.items()
@@ -30,7 +32,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.covering
 @VIEWS
-@pytest.mark.parametrize("name", ["heatmap", "table", "brackets", "lines"])
+@pytest.mark.parametrize("name", ["heatmap", "table", "brackets", "lines", *PICTURES])
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
