@@ -15,7 +15,8 @@
     brackets    a metric in brackets beside the others
     readout     `last`, or `best` where the paper reports the best round
     space, set  the named space and the values of every row
-    columns     the conditions: keys and their values, crossed
+    columns     the conditions: keys and their values, crossed; or keys alone, with the values over which the rows'
+                spaces vary them
     down        what the paper has before its rows, of `method`, `metric`, `dataset` and the columns' keys; by default
                 the method; the rest stands above the columns
     by          their order, where the data set is not the first of them
@@ -327,6 +328,10 @@ def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
         if len({tuple(_listed(data, row)) for row in data["rows"]}) > 1:
             return [f"{path}: the spaces must list the same values for every parameter that a row varies."]
         keys.append(VALUE)
+    if isinstance(keyed := data.get("columns"), list):
+        varied_over = [[_said(data, row)["vary"].get(key) for key in keyed] for row in data.get("rows") or []]
+        if any(values != varied_over[0] or None in values for values in varied_over):
+            return [f"{path}: the spaces must vary {' and '.join(keyed)} over the same values for all rows."]
     wrong = [f"{path} must have either rows or a grid."] if ("grid" in data) == ("rows" in data) else []
     if "grid" in data and "figures" in data:
         wrong.append(f"{path}: a grid is drawn as a heat map, so that figures must be left out.")
@@ -346,14 +351,20 @@ def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
 
 def _listed(data: Mapping[str, Any], row: Mapping[str, Any]) -> list[Any]:
     """The values that a row's space lists for the parameter which it varies."""
-    method, name = str(row["method"]), str(row.get("space", data.get("space")))
+    found = (_said(data, row)["search"].get(row["varies"]) or {}).get("grid")
+    if not isinstance(found, list):
+        named = f"{row['method']}/{row.get('space', data.get('space'))}"
+        raise UserError(f"{named} must list values (`grid`) of {row['varies']}, which {row['row']} varies.")
+    return found
+
+
+def _said(data: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a row's space searches and varies, as its file says. Raises `UserError` where there is no such space."""
+    method, name = str(row["method"]), str(row.get("space", data.get("space", "default")))
     if name not in presets.names(method):
         raise UserError(unknown(f"space of {method}", name, presets.names(method)))
     said = presets.document(method, name).root.value
-    found = ((said.get("search") or {}).get(row["varies"]) or {}).get("grid")
-    if not isinstance(found, list):
-        raise UserError(f"{method}/{name} must list values (`grid`) of {row['varies']}, which {row['row']} varies.")
-    return found
+    return {part: said.get(part) or {} for part in ("search", "vary")}
 
 
 def _read(name: str) -> tuple[dict[str, Any], Path]:
@@ -384,6 +395,8 @@ def _built(name: str, data: Mapping[str, Any]) -> Reproduction:
     ]
     small = data["small"]
     columns = {VALUE: _listed(data, data["rows"][0])} if "common" in data else data.get("columns") or {}
+    if isinstance(columns, list):
+        columns = {key: _said(data, data["rows"][0])["vary"][key] for key in columns}
     return Reproduction(
         name=name,
         title=data["title"],
@@ -508,7 +521,10 @@ _SHAPE: Shape = {
     "brackets": ("a metric", _is_metric),
     "readout": ("last or best", one_of("last", "best")),
     "set": _VALUES,
-    "columns": ("lists of values by key", mapping(each(is_plain, 1))),
+    "columns": (
+        "lists of values by key, or keys",
+        lambda value: each(is_text, 1)(value) or mapping(each(is_plain, 1))(value),
+    ),
     **dict.fromkeys(("down", "by"), ("a list of keys", each(is_text, 1))),
     "rows": ("a list of rows", each(shaped(_ROW, "row", "method"), 1)),
     "common": ("a number", is_number()),
