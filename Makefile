@@ -99,9 +99,9 @@ golden: $(INSTALLED)
 	@git worktree remove --force .golden/base
 	@$(BIN)/python scripts/golden.py compare .golden/before .golden/after
 
-# FILES=trainables/methods/dfrd.py tries those of a file, KEEP=--keep again only what survived before the tests changed.
+# FILES=trainables/methods/dfrd.py tries those of a file.
 mutants: $(INSTALLED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation run $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(KEEP) $(FILES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),14)) $(if $(WRITTEN),--written) $(FILES)
 
 # Without SEED the moments are others every time; the seed is printed first. SHORT=1 tries a few faults of each kind.
 # Exit code 3 of the campaign: what was tried is as expected, and some faults could not be made on this machine.
@@ -175,4 +175,4 @@ $(INSTALLED): pyproject.toml $(if $(LOCKED),$(wildcard locked.txt))
 	@touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .mutants .durations .nightly .fuzz .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .durations .nightly .fuzz .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

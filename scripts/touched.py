@@ -3,10 +3,10 @@
 
     scripts/touched.py [REVISION]      what differs from REVISION, committed or not; default: from upstream, else HEAD
 
-A test file is touched if it changed, if it imports a changed module, directly or through others, or if its tests were
-recorded to run a changed file (`tests/mutation`), as tests do that reach a method by its name. A module that no test
-imports, and a file that is not Python, touch the tests that name them or their folder, and those that import a module
-of the file's package that does. Where everything may differ (pyproject.toml, conftest.py) the folder `tests` is
+A test file is touched if it changed, if it imports a changed module, directly or through others, or if it is asked
+about wrong steps in a changed file (`tests/mutation`), as are tests that reach a method by its name. A module that no
+test imports, and a file that is not Python, touch the tests that name them or their folder, and those that import a
+module of the file's package that does. Where everything may differ (pyproject.toml, conftest.py) the folder `tests` is
 printed. This says what to run first; what is offered has passed `make test`.
 """
 
@@ -76,7 +76,7 @@ def touched(files: list[str]) -> list[str]:
             found |= by
             if not by:  # a command, say, which is imported by its name
                 named += [f'"{Path(file).stem}"', module(file)]
-        found |= recorded(python) & test_files
+        found |= nearest(python) & test_files
     for test in test_files - found:
         text = (ROOT / test).read_text(encoding="utf-8")
         if any(name in text for name in named):
@@ -84,16 +84,14 @@ def touched(files: list[str]) -> list[str]:
     return sorted(found)
 
 
-def recorded(files: list[str]) -> set[str]:
-    """The files of the tests that were recorded to run one of these files."""
+def nearest(files: list[str]) -> set[str]:
+    """The files of the tests that are asked about wrong steps in one of these files."""
     sys.path.insert(0, str(ROOT))
-    from tests.mutation.record import key
-    from tests.mutation.selection import Kept
 
-    kept = Kept.read()
-    names = (key(file, "", "") for file in files)
-    groups = (kept.groups[kept.statements[name]] for name in names if name in kept.statements)
-    return {kept.tests[number][0].partition("::")[0] for group in groups for number in group}
+    from tests.mutation.selection import nearest_tests
+
+    there = [file for file in files if (ROOT / file).is_file()]
+    return {test.partition("::")[0] for file in there for test in nearest_tests(file)}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What goals of the Makefile make and the repository keeps: JSON, compressed, as it is long and replaced as a whole.
 
-    xzcat tests/mutation/tests.json.xz | less
+    xzcat benchmarks/recorded/performance.json.xz | less
 
 Such a file is made anew for a release only (CONTRIBUTING.md): every version of it stays in the history.
 """

@@ -7,11 +7,10 @@ assertions, decorators, and declarations of parameters, whose values are data co
 from __future__ import annotations
 
 import ast
+import difflib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
-
-from tests.mutation.mutant import Mutant
+from dataclasses import dataclass, replace
 
 ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
@@ -84,6 +83,48 @@ SYMMETRIC = {
 IDLE_KEYWORDS = {"strict", "encoding", "ensure_ascii", "fused", "set_to_none"}
 
 
+@dataclass(frozen=True)
+class Mutant:
+    """One small wrong step: bytes `start` to `end` of `file` become `new`.
+
+    function: the qualified name of what it stands in, empty at module level. line: its number, from 1. text: that line
+    without indentation. nth: counts equal changes of equal lines of a function. what, test: where a person wrote the
+    mutant, what is wrong then, and the replay that has to notice it."""
+
+    file: str
+    function: str
+    line: int
+    text: str
+    kind: str
+    start: int
+    end: int
+    old: str
+    new: str
+    nth: int = 0
+    what: str = ""
+    test: str = ""
+
+    @property
+    def change(self) -> str:
+        """`old → new` on one line."""
+        return f"{' '.join(self.old.split())} → {' '.join(self.new.split())}"
+
+    @property
+    def id(self) -> str:
+        """Says the same after other lines have moved it."""
+        return " | ".join([self.file, self.function, self.text, self.what or self.kind, f"{self.change} #{self.nth}"])
+
+    def apply(self, source: str) -> str:
+        """The file's text with the change."""
+        data = source.encode()
+        return (data[: self.start] + self.new.encode() + data[self.end :]).decode()
+
+    def diff(self, source: str) -> list[str]:
+        """The lines that differ, without context."""
+        lines = difflib.unified_diff(source.splitlines(), self.apply(source).splitlines(), n=0, lineterm="")
+        return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
 def mutants(file: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines."""
     finder = _Finder(file, source)
@@ -105,15 +146,10 @@ class _Finder(ast.NodeVisitor):
         self.data = source.encode()
         self.scope: list[str] = []
         self.returns: list[str] = []
-        self.depth, self.statement = 0, 1
+        self.depth = 0
         self.found: list[Mutant] = []
 
     # -- where we are ----------------------------------------------------------------------------------------------
-
-    def visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.stmt):
-            self.statement = node.lineno
-        super().visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         for default in [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]:
@@ -156,13 +192,11 @@ class _Finder(ast.NodeVisitor):
                 function=".".join(self.scope),
                 line=node.lineno,
                 text=self.lines[node.lineno - 1].decode().strip(),
-                statement=self.statement,
                 kind=kind,
                 start=start,
                 end=end,
                 old=self.data[start:end].decode(),
                 new=new,
-                inside=self.depth > 0,
             )
         )
 

@@ -1,18 +1,54 @@
-"""Counts, and says what survived."""
+"""Counts what was noticed, and says what survived."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from tests.mutation.mutant import Mutant
-from tests.mutation.processes import Answer
-from tests.mutation.results import NOTICED, Listed, Survivors
-from tests.mutation.trials import DIFFERS
+from tests.mutation.operators import Mutant
+from tests.mutation.trials import Answer
 
-#: Per cent of the mutants that must be noticed.
+#: Per cent of the mutants that have to be noticed.
 THRESHOLD = 95.0
+
+#: How a replay says that numbers differ, and not that the changed code cannot run.
+DIFFERS = re.compile(r"AssertionError: .*(differs by|and not)")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A survivor that a person has looked at. `equivalent`: the change changes nothing that can be seen."""
+
+    file: str
+    function: str
+    line: str
+    change: str
+    reason: str
+    equivalent: bool = False
+
+    def means(self, mutant: Mutant) -> bool:
+        """Every equal change of equal lines of the function is meant."""
+        found = (mutant.file, mutant.function, mutant.text, mutant.change)
+        return (self.file, self.function, self.line, self.change) == found
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """`survivors.toml`."""
+
+    listed: list[Listed] = field(default_factory=list)
+
+    @staticmethod
+    def read() -> Survivors:
+        text = Path(__file__).with_name("survivors.toml").read_text(encoding="utf-8")
+        rows = tomllib.loads(text)["survivor"]
+        return Survivors([Listed(**row) for row in rows])
+
+    def of(self, mutant: Mutant) -> Listed | None:
+        return next((listed for listed in self.listed if listed.means(mutant)), None)
 
 
 @dataclass(frozen=True)
@@ -27,9 +63,9 @@ class Tried:
     def noticed(self) -> bool:
         """By its replay a written one is noticed only where a number differs, not because the changed code cannot
         run."""
-        if self.mutant.kind == "written":
+        if self.mutant.test:
             return self.answer["status"] == "killed" and bool(DIFFERS.search(self.answer["how"]))
-        return self.answer["status"] in NOTICED
+        return self.answer["status"] in ("killed", "timeout", "died")
 
 
 def score(tried: Sequence[Tried], survivors: Survivors) -> float:
@@ -38,28 +74,13 @@ def score(tried: Sequence[Tried], survivors: Survivors) -> float:
     return 100 * sum(t.noticed for t in counted) / len(counted) if counted else 100.0
 
 
-def table(tried: Sequence[Tried], survivors: Survivors) -> Iterable[str]:
-    """A line per file, and one for all."""
-    yield f"{'':48} {'tried':>6} {'killed':>7} {'over time':>10} {'survived':>9} {'equivalent':>11} {'score':>7}"
-    files = sorted({t.mutant.file for t in tried})
-    groups = [(file, [t for t in tried if t.mutant.file == file]) for file in files]
-    for name, group in [*groups, ("all", list(tried))]:
-        status = Counter(t.answer["status"] if t.noticed else "survived" for t in group)
-        equal = sum(not t.noticed and getattr(survivors.of(t.mutant), "equivalent", False) for t in group)
-        killed = status["killed"] + status["died"]
-        yield (
-            f"{name:48} {len(group):6} {killed:7} {status['timeout']:10} {status['survived']:9} {equal:11}"
-            f" {score(group, survivors):6.1f}%"
-        )
-
-
-def lines_of(tried: Tried, listed: Listed | None) -> Iterable[str]:
+def lines_of(tried: Tried, listed: Listed | None) -> Iterator[str]:
     """A survivor: where it is, what it changes, why it may live."""
-    m = tried.mutant
+    mutant = tried.mutant
     why = {"untested": "no test runs it", "killed": f"killed otherwise: {tried.answer.get('how')}"}
     how = why.get(tried.answer["status"], "all tests pass")
-    yield f"{m.file}:{m.line} {m.function or '(module)'}: {m.what or m.kind}; {how}"
-    yield from (f"    {line}" for line in m.diff(tried.source).splitlines())
+    yield f"{mutant.file}:{mutant.line} {mutant.function or '(module)'}: {mutant.what or mutant.kind}; {how}"
+    yield from (f"    {line}" for line in mutant.diff(tried.source))
     if listed is not None:
         yield f"    {'equivalent' if listed.equivalent else 'does not matter'}: {listed.reason}"
 
@@ -81,23 +102,20 @@ def stale(tried: Sequence[Tried], survivors: Survivors, existing: Iterable[Mutan
 def report(tried: Sequence[Tried], survivors: Survivors, existing: Iterable[Mutant], *, sampled: bool) -> int:
     """Prints all of it. 1 where too few were noticed or a written mutant was not; without a sample also where a
     survivor is not listed, or the list is stale."""
-    made = [t for t in tried if t.mutant.kind != "written"]
-    written = [t for t in tried if t.mutant.kind == "written"]
-    if made:
-        print("\n".join(table(made, survivors)))
+    made = [t for t in tried if not t.mutant.test]
+    written = [t for t in tried if t.mutant.test]
     missed = [t for t in written if not t.noticed]
     print(f"Written by hand: {len(written) - len(missed)} of {len(written)} noticed by their replays.")
-    alive = [t for t in made if not t.noticed]
-    unlisted = [t for t in alive if survivors.of(t.mutant) is None]
-    for title, group in (("Missed by their replays", missed), ("Survivors that are not listed", unlisted)):
+    alive = [(t, survivors.of(t.mutant)) for t in made if not t.noticed]
+    unlisted = [(t, listed) for t, listed in alive if listed is None]
+    titled = {
+        "Missed by their replays": [(t, None) for t in missed],
+        "Survivors that are not listed": unlisted,
+        "Listed survivors": [(t, listed) for t, listed in alive if listed is not None],
+    }
+    for title, group in titled.items():
         if group:
-            print(f"\n{title}:")
-        for t in group:
-            print("\n".join(lines_of(t, None)))
-    if listed := [t for t in alive if survivors.of(t.mutant) is not None]:
-        print("\nListed survivors:")
-        for t in listed:
-            print("\n".join(lines_of(t, survivors.of(t.mutant))))
+            print("\n".join([f"\n{title}:", *(line for t, listed in group for line in lines_of(t, listed))]))
     if old := stale(made, survivors, existing):
         print("\nStale entries of survivors.toml:\n" + "\n".join(old))
     reached = score(made, survivors)

@@ -1,38 +1,48 @@
 """Tries mutants: are they noticed by one of the tests that are asked?
 
-First warm: a process that has collected all tests asked forks for every mutant, gives the living functions the mutant's
-code and runs the tests. Then cold, in forks that have imported libraries only: mutants outside of functions, and those
-that survived in functions that ran while importing or collecting, as what they returned then could be kept.
-
-A test that fails by itself would kill every mutant: whatever killed one is run without a mutant as well.
+Each is tried in a fork of a process that has imported the libraries, as that takes longest, and nothing of ours: the
+fork imports the changed text in place of the file's. A fork has a limit on its processor time, so that a busy machine
+does not make an endless loop of a slow test, and on its memory, as a mutant may fill a list for ever.
 """
 
 from __future__ import annotations
 
-import gc
-import json
+import contextlib
+import multiprocessing
 import os
-import re
+import resource
+import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 
-from tests.mutation.mutant import Mutant
-from tests.mutation.processes import Answer, in_forks
-from tests.mutation.swap import Early, Living, Place, import_changed, living, swap
-from tests.mutation.targets import ROOT
+from tests.mutation.operators import Mutant
+from tests.mutation.selection import ROOT, Group, groups, module_of
 
-#: A fork may take so many times the processor time of its tests, and so many seconds more; in the cold for imports.
-SLOWER, SPARE, IMPORTS = 3.0, 5.0, 30.0
+#: A fork may take so many times the processor time of its tests, and so many seconds more for imports.
+SLOWER, IMPORTS = 3.0, 30.0
+#: A fork that waits instead of computing is ended after so many times its processor time.
+PATIENCE = 6
+#: A fork may take so much more memory than it started with, in bytes, and so many addresses at the least: processes of
+#: a search in it map six GiB of libraries and stacks.
+MEMORY, ADDRESSES = 2 * 2**30, 8 * 2**30
 
-#: How a replay says that numbers differ, and not that the changed code cannot run.
-DIFFERS = re.compile(r"AssertionError: .*(differs by|and not)")
-
-OPTIONS = ["-q", "-s", "-p", "no:cacheprovider", "-o", "addopts="]
+#: How pytest runs what is asked.
+OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-o", "addopts="]
+#: What became of a mutant: its status, the test that killed it, and how.
+Answer = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -41,16 +51,12 @@ class Trial:
 
     mutant: Mutant | None
     source: str
-    tests: list[tuple[str, float]]
+    groups: list[Group]
 
     @property
     def limit(self) -> float:
         """Seconds of processor time."""
-        return SPARE + SLOWER * sum(seconds for _, seconds in self.tests)
-
-
-#: Called with every mutant and its answer, as soon as there is one.
-Tell = Callable[[Mutant, Answer], None]
+        return IMPORTS + SLOWER * sum(seconds for _, seconds in self.groups)
 
 
 def prepare() -> None:
@@ -59,7 +65,6 @@ def prepare() -> None:
     import numpy  # noqa: F401
     import optuna  # noqa: F401
     import pandas  # noqa: F401
-    import plotly.graph_objects  # noqa: F401
     import ray.tune  # noqa: F401
     import safetensors.torch  # noqa: F401
     import scipy.stats  # noqa: F401
@@ -73,97 +78,43 @@ def prepare() -> None:
     assert not ours, f"{ours} must not be imported before the mutants are made"
 
 
-# -- which tests there are ---------------------------------------------------------------------------------------------
+def try_all(mutants: Sequence[tuple[Mutant, str]], workers: int) -> Iterator[tuple[Mutant, Answer]]:
+    """Every mutant, given with the text of its file, and what became of it, in the order in which they end."""
+    trials = [Trial(mutant, source, groups(mutant)) for mutant, source in mutants]
+    for trial, answer in in_forks(trials, ask, workers):
+        assert trial.mutant is not None
+        yield trial.mutant, answer
 
 
-@dataclass(eq=False)
-class Collected:
-    """The tests that may be asked, and the files that cannot be collected. As a plugin of pytest it finds them."""
-
-    asked: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.asked = [item.nodeid for item in session.items]
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self.broken.append(report.nodeid)
+def broken(tests: Sequence[str]) -> list[str]:
+    """Of these tests, those that fail without a mutant: what they say of one is worth nothing."""
+    together = Trial(None, "", [(sorted(set(tests)), 600.0)])
+    if not tests or next(in_forks([together], ask, 1))[1]["status"] == "survived":
+        return []
+    alone = [Trial(None, "", [([test], 60.0)]) for test in sorted(set(tests))]
+    return [trial.groups[0][0][0] for trial, answer in in_forks(alone, ask, 2) if answer["status"] != "survived"]
 
 
-def collect(files: Iterable[str]) -> Collected:
-    """The tests of these files as they are now; none of a file that is not there."""
-    found = Collected()
-    there = [file for file in sorted(files) if (ROOT / file).is_file()]
-    if there:
-        with _quiet():
-            pytest.main([*OPTIONS, "--collect-only", *there], [found])
-    return found
+# -- in a fork ---------------------------------------------------------------------------------------------------------
 
 
-# -- warm --------------------------------------------------------------------------------------------------------------
+def ask(trial: Trial) -> Answer:
+    """Runs the tests on the changed code until one fails."""
+    if trial.mutant is not None:
+        import_changed(trial.mutant, trial.source)
+    found = _Found()
+    for arguments, _ in trial.groups:
+        status = pytest.main([*OPTIONS, *arguments], [found])
+        if found.answer is not None:
+            return found.answer
+        if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            how = f"the tests cannot be collected: {status!r}"
+            return {"status": "killed", "killer": arguments[0], "how": how}
+    return {"status": "survived" if found.ran else "untested"}
 
 
-class _Warm:
-    """A pytest plugin: in place of running the tests, `loop` is called with those that were collected."""
-
-    def __init__(self, loop: Callable[[dict[str, pytest.Item]], None]) -> None:
-        self.loop = loop
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.loop({item.nodeid: item for item in session.items})
-        return True
-
-
-def warm(trials: Sequence[Trial], tell: Tell, workers: int) -> set[str]:
-    """Tries mutants in living functions. An answer may be `unswapped`. Returns tests that fail without a mutant."""
-    broken: set[str] = set()
-
-    def loop(items: dict[str, pytest.Item]) -> None:
-        sys.settrace(None)
-        suspects: dict[str, float] = {}
-        gc.collect()
-        functions = living()
-        gc.freeze()  # a collection in a fork would copy all of the memory that it shares
-
-        def do(trial: Trial) -> Answer:
-            return _run_items(trial, items, functions, early.places)
-
-        for trial, answer in in_forks(trials, do, lambda t: t.limit, workers):
-            assert trial.mutant is not None
-            tell(trial.mutant, answer)
-            suspects |= _suspects(trial, answer)
-        alone = [Trial(None, "", [test]) for test in suspects.items() if test[0] in items]
-        for trial, answer in in_forks(alone, do, lambda t: t.limit, workers):
-            if answer["status"] != "survived":
-                broken.add(trial.tests[0][0])
-
-    files = sorted({test.partition("::")[0] for trial in trials for test, _ in trial.tests})
-    with _quiet(), Early() as early:
-        pytest.main([*OPTIONS, *files], [_Warm(loop)])
-    return broken
-
-
-def _run_items(trial: Trial, items: dict[str, pytest.Item], functions: Living, early: set[Place]) -> Answer:
-    changed: set[Place] = set()
-    if trial.mutant is not None and not (changed := swap(trial.mutant, trial.source, functions)):
-        return {"status": "unswapped"}
-    asked = [items[test] for test, _ in trial.tests if test in items]
-    if not asked:
-        return {"status": "untested"}
-    for item, following in zip(asked, [*asked[1:], None], strict=True):
-        for report in runtestprotocol(item, log=False, nextitem=following):
-            if report.failed:
-                return _killed(report)
-    return {"status": "survived", "asked": len(asked), "early": bool(changed & early)}
-
-
-# -- cold --------------------------------------------------------------------------------------------------------------
-
-
-class _First:
-    """A pytest plugin that keeps the first failure."""
+class _Found:
+    """A plugin of pytest that keeps the first failure and counts the tests that ran."""
 
     answer: Answer | None = None
     ran = 0
@@ -171,96 +122,110 @@ class _First:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ran += report.when == "call"
         if report.failed and self.answer is None:
-            self.answer = _killed(report)
+            crash = getattr(report.longrepr, "reprcrash", None)
+            how = " ".join(str(crash.message if crash is not None else report.longrepr).split())
+            self.answer = {"status": "killed", "killer": report.nodeid, "how": how[:300]}
 
 
-def cold(trials: Sequence[Trial], tell: Tell, workers: int) -> set[str]:
-    """Tries mutants by importing the changed module. Returns tests that fail without a mutant."""
-    suspects: dict[str, float] = {}
-    broken: set[str] = set()
-    for trial, answer in in_forks(trials, _run_pytest, lambda t: IMPORTS + t.limit, workers):
-        assert trial.mutant is not None
-        tell(trial.mutant, answer)
-        suspects |= _suspects(trial, answer)
-    alone = [Trial(None, "", [test]) for test in suspects.items()]
-    for trial, answer in in_forks(alone, _run_pytest, lambda t: IMPORTS + t.limit, workers):
-        if answer["status"] != "survived":
-            broken.add(trial.tests[0][0])
-    return broken
+def import_changed(mutant: Mutant, source: str) -> None:
+    """From now on the module is imported with the change; it must not have been imported yet."""
+    assert module_of(mutant.file) not in sys.modules
+    sys.meta_path.insert(0, _Finder(mutant, source))
 
 
-def _run_pytest(trial: Trial) -> Answer:
-    if trial.mutant is not None:
-        import_changed(trial.mutant, trial.source)
-    if not trial.tests:
-        return {"status": "untested"}
-    first = _First()
-    with _quiet():
-        status = pytest.main([*OPTIONS, "-x", *(test for test, _ in trial.tests)], [first])
-    if first.answer is not None:
-        return first.answer
-    if status == pytest.ExitCode.OK:
-        return {"status": "survived", "asked": first.ran}
-    if first.ran == 0 and status == pytest.ExitCode.NO_TESTS_COLLECTED:
-        return {"status": "untested"}
-    # The change cannot even be imported. Without a mutant this is found as well: the test then fails by itself.
-    return {"status": "killed", "killer": trial.tests[0][0], "how": f"the tests cannot be collected: {status!r}"}
+class _Finder(MetaPathFinder):
+    """Imports the mutant's module with the change; everything else as ever."""
+
+    def __init__(self, mutant: Mutant, source: str) -> None:
+        self.name, self.path, self.text = module_of(mutant.file), str(ROOT / mutant.file), mutant.apply(source)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        loader = _Loader(fullname, self.path)
+        loader.text = self.text
+        return spec_from_file_location(fullname, self.path, loader=loader)
 
 
-# -- both --------------------------------------------------------------------------------------------------------------
+class _Loader(SourceFileLoader):
+    """Compiles the text it is given instead of the file's."""
+
+    text: str
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.text, self.path, "exec")
 
 
-def _killed(report: Any) -> Answer:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    how = " ".join(str(crash.message if crash is not None else report.longrepr).split())
-    return {"status": "killed", "killer": report.nodeid, "how": how[:300]}
+# -- forks -------------------------------------------------------------------------------------------------------------
 
 
-def _suspects(trial: Trial, answer: Answer) -> dict[str, float]:
-    """The tests on which an answer rests."""
-    if answer["status"] in ("timeout", "died"):
-        return dict(trial.tests)
-    return {test: seconds for test, seconds in trial.tests if test == answer.get("killer")}
+@dataclass
+class _Fork:
+    trial: Trial
+    process: Any
+    until: float
+    folder: str
 
 
-class _quiet:
-    """What pytest and the tests print goes nowhere."""
-
-    def __enter__(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self.kept = os.dup(1), os.dup(2)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
-
-    def __exit__(self, *_: object) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, kept in enumerate(self.kept, start=1):
-            os.dup2(kept, number)
-            os.close(kept)
+def in_forks(trials: Sequence[Trial], do: Callable[[Trial], Answer], workers: int) -> Iterator[tuple[Trial, Answer]]:
+    """Every trial and its answer, in the order in which they end. One that is over its limit of seconds answers
+    `{"status": "timeout"}`, one that ended without a word `{"status": "died"}`."""
+    waiting, running = list(reversed(trials)), dict[Connection, _Fork]()
+    while waiting or running:
+        while waiting and len(running) < workers:
+            ours, fork = _start(waiting.pop(), do)
+            running[ours] = fork
+        for heard in wait(list(running), timeout=0.5):
+            assert isinstance(heard, Connection)
+            fork = running.pop(heard)
+            yield fork.trial, _end(fork, heard)
+        for fork in running.values():
+            if time.monotonic() > fork.until:
+                _kill(fork)
 
 
-def in_child(do: Callable[[], Any]) -> Any:
-    """Runs it in a fork, so that what it imports is not imported here; what it returns comes back, as JSON has it."""
+def _start(trial: Trial, do: Callable[[Trial], Answer]) -> tuple[Connection, _Fork]:
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    folder = tempfile.mkdtemp(prefix="mutant-")
+    process = multiprocessing.get_context("fork").Process(target=_answer, args=(trial, do, theirs, folder))
+    process.start()
+    theirs.close()
+    return ours, _Fork(trial, process, time.monotonic() + PATIENCE * trial.limit, folder)
 
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            os.close(reading)
-            answer = json.dumps(do()).encode()
-            os.write(writing, answer)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        heard = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    if status or not heard:
-        raise RuntimeError(f"The process that tries mutants ended with status {status}.")
-    return json.loads(heard)
+
+def _answer(trial: Trial, do: Callable[[Trial], Answer], theirs: Connection, folder: str) -> None:
+    os.setsid()
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    most = max(pages * resource.getpagesize() + MEMORY, ADDRESSES)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(trial.limit) + 1, int(trial.limit) + 3))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    theirs.send(do(trial))
+
+
+def _kill(fork: _Fork) -> None:
+    """The fork, and what it started: they are a group of their own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(fork.process.pid, signal.SIGKILL)
+
+
+def _end(fork: _Fork, heard: Connection) -> Answer:
+    try:
+        answer = heard.recv()
+    except EOFError:
+        answer = None
+    heard.close()
+    _kill(fork)
+    fork.process.join()
+    shutil.rmtree(fork.folder, ignore_errors=True)
+    if answer is not None:
+        return answer
+    over = -(fork.process.exitcode or 0) in (signal.SIGXCPU, signal.SIGKILL)
+    return {"status": "timeout" if over else "died"}

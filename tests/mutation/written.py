@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.mutation.mutant import Mutant
-from tests.mutation.record import enclosing
-from tests.mutation.targets import ROOT
+from tests.mutation.operators import Mutant
+from tests.mutation.selection import ROOT
 from tests.trainables.methods.replays.mutants import MUTANTS, WrongStep
 
 
@@ -28,19 +27,16 @@ def found(step: WrongStep) -> Mutant:
     path, match = places[0]
     before, source = match.string[: match.start()], match.string
     line = before.count("\n") + 1
-    statement, function = enclosing(source, line)
     return Mutant(
         file=path.relative_to(ROOT).as_posix(),
-        function=function,
+        function="",
         line=line,
         text=source.splitlines()[line - 1].strip(),
-        statement=statement,
         kind="written",
         start=len(before.encode()),
         end=len(source[: match.end()].encode()),
         old=match.group(),
         new=step.new,
-        inside=True,
         what=step.what,
         test=step.node,
     )
