@@ -342,6 +342,11 @@ def _misplaced(data: Mapping[str, Any], path: str) -> list[str]:
         for key, value in values.items()
         if isinstance(value, dict) and key not in methods
     ]
+    wrong += [
+        f"{path}: `wider` and `than` must name the same columns ({', '.join(keys[1:])}): {claim['says']}."
+        for claim in data["claims"]
+        if (named := set(claim.get("wider", {}))) != set(claim.get("than", {})) or not named <= set(keys[1:])
+    ]
     known = ["method", "metric", *keys]
     wrong += [unknown("label", key, known, f"{path}, down") for key in data.get("down") or [] if key not in known]
     if "by" in data and sorted(data["by"]) != sorted(keys):
@@ -360,7 +365,11 @@ def _listed(data: Mapping[str, Any], row: Mapping[str, Any]) -> list[Any]:
 
 def _said(data: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What a row's space searches and varies, as its file says. Raises `UserError` where there is no such space."""
-    method, name = str(row["method"]), str(row.get("space", data.get("space", "default")))
+    return _space(str(row["method"]), str(row.get("space", data.get("space", "default"))))
+
+
+@cache
+def _space(method: str, name: str) -> dict[str, dict[str, Any]]:
     if name not in presets.names(method):
         raise UserError(unknown(f"space of {method}", name, presets.names(method)))
     said = presets.document(method, name).root.value

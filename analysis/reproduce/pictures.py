@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 #: Of a picture that needs something which no run has yet.
 NO_RESULT = "No cell has a result yet."
+NOT_MEASURED = "None of the figure's metrics was measured."
 #: Of a figure of the same name in reports of runs, what does not hold of a reproduction.
 _READ = {
     "box": (
@@ -62,18 +63,21 @@ _Drawn = list[tuple[str, "go.Figure"]] | str
 
 
 def _of_cells(made: Made, name: str) -> _Drawn:
-    conditions = made.cells.conditions
-    if name == "factor" and len(conditions) < 2:
+    if name == "factor" and len(made.cells.conditions) < 2:
         return "A metric against a condition needs two conditions that have been run; there is one."
-    return [("", joined([made]).figure(name))]
+    measured = _measured(made)
+    return [("", joined([made]).figure(name, metrics=measured))] if measured else NOT_MEASURED
 
 
 def _boxes(made: Made, name: str) -> _Drawn:
-    measured = [m for m in made.reproduction.metrics if any(cell.values(m) for cell in made.cells.cells)]
-    if not measured:
-        return "None of the figure's metrics was measured."
+    measured = _measured(made)
     drawing = box.drawing(made.cells, measured, made.values)
-    return [("", box.plot(drawing, replace(made.labels, markup=True)))]
+    return [("", box.plot(drawing, replace(made.labels, markup=True)))] if measured else NOT_MEASURED
+
+
+def _measured(made: Made) -> list[str]:
+    """Those of the figure's metrics that any cell has."""
+    return [metric for metric in made.reproduction.metrics if any(cell.values(metric) for cell in made.cells.cells)]
 
 
 def _of_runs(made: Made, name: str) -> _Drawn:

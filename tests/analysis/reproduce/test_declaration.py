@@ -214,6 +214,7 @@ ALONE: dict[str, Any] = {
         ({"figures": ["curve"]}, "figures must be a list of rounds, factor, box"),
         ({"claims": [GOOD["claims"][0] | {"read": "area"}]}, "claims must be a list of claims"),
         ({"claims": [GOOD["claims"][0] | {"reaches": "C"}]}, "Unknown row 'C'"),
+        ({"claims": [GOOD["claims"][0] | {"wider": {"omega": 1}}]}, "`wider` and `than` must name the same columns"),
         ({"down": ["omga"]}, r"Unknown label 'omga' \(.*, down\)"),
         ({"columns": {"omega": [1]}, "by": ["omega"]}, "by must name dataset and omega once each, got omega"),
         ({"columns": ["omega"]}, "the spaces must vary omega over the same values for all rows"),

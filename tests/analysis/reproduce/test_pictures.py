@@ -14,7 +14,7 @@ from analysis.reproduce.claims import decide
 from analysis.reproduce.declaration import FIGURES, declared, known
 from analysis.reproduce.folder import Made
 from analysis.reproduce.page import write_all
-from analysis.reproduce.pictures import NO_RESULT, Picture, pictures
+from analysis.reproduce.pictures import NO_RESULT, NOT_MEASURED, Picture, pictures
 from search_spaces import run_folder
 from tests.analysis.reproduce import folders
 
@@ -104,3 +104,5 @@ def test_a_page_has_its_pictures_or_says_why_not(tmp_path: Path) -> None:
     one = dataclasses.replace(made, runs={("FedAvg", (1,)): made.runs["FedAvg", (1,)]})
     assert "needs two conditions that have been run" in picture(one, "factor").missing
     assert picture(dataclasses.replace(made, runs={}), "factor").missing == NO_RESULT
+    other = dataclasses.replace(made, reproduction=dataclasses.replace(made.reproduction, metrics=("gd_loss",)))
+    assert picture(other, "factor").missing == NOT_MEASURED
