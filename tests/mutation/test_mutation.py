@@ -12,7 +12,7 @@ import pytest
 from tests.mutation.operators import Mutant, mutants
 from tests.mutation.report import Listed, Survivors, Tried, score
 from tests.mutation.selection import DEVICE, ROOT, files, groups, nearest_tests
-from tests.mutation.trials import Trial, import_changed, in_forks
+from tests.mutation.trials import IMPORTS, SLOWER, Trial, import_changed, in_forks
 
 
 def changes(body: str) -> set[str]:
@@ -132,8 +132,9 @@ def test_forks_answer_and_are_limited() -> None:
             os._exit(3)
         return {"status": trial.source}
 
-    trials = [Trial(None, what, [([], -10.0)]) for what in ("killed", "loop", "crash", "survived")]
-    assert {trial.limit for trial in trials} == {0.0}
+    less = (1.0 - IMPORTS) / SLOWER  # so that the limit is one second
+    trials = [Trial(None, what, [([], less)]) for what in ("killed", "loop", "crash", "survived")]
+    assert [round(trial.limit, 9) for trial in trials] == [1.0] * 4
     start = time.process_time()
     answers = {trial.source: answer["status"] for trial, answer in in_forks(trials, do, workers=2)}
     assert answers == {"killed": "killed", "loop": "timeout", "crash": "died", "survived": "survived"}
