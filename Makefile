@@ -108,10 +108,11 @@ mutants: $(INSTALLED)
 faults: $(INSTALLED)
 	@$(BIN)/python -m tests.faults run $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(ONLY)
 
-# Violating inputs are kept in .fuzz; `python -m tests.fuzz again .fuzz/0000` tries one again.
+# Without SEED the inputs are others every time; the seed is printed first.
 INPUTS ?= 5000
 fuzz: $(INSTALLED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz run --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
+	@seed=$(or $(SEED),$$(date +%s)); echo "$(INPUTS) inputs with the seed $$seed"; \
+		OMP_NUM_THREADS=1 FUZZ_INPUTS=$(INPUTS) FUZZ_SEED=$$seed $(BIN)/python -m pytest -q --durations=10 tests/fuzz
 
 chromium:
 	@$(HEARTBEAT) "Installing Chromium" scripts/chromium.sh install
@@ -175,4 +176,4 @@ $(INSTALLED): pyproject.toml $(if $(LOCKED),$(wildcard locked.txt))
 	@touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) .venv-peers .durations .nightly .fuzz .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .durations .nightly .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import shutil
@@ -71,24 +70,6 @@ class Case:
                 copied(scene / name, folder / name)
         for change in self.changes:
             change.apply(folder)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a violating input is kept: the files lie beside it, as they were."""
-        words = [base64.b64encode(os.fsencode(word)).decode() for word in self.words]
-        return {
-            "area": self.area,
-            "words": words,
-            "output": self.output,
-            "homeless": self.homeless,
-            "truth": self.truth,
-            "shown": [ascii(word) for word in self.words],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Case:
-        """The case without its files."""
-        words = tuple(os.fsdecode(base64.b64decode(word)) for word in data["words"])
-        return cls(data["area"], words, output=data["output"], homeless=data["homeless"], truth=data["truth"])
 
 
 def copied(source: str | Path, target: str | Path) -> None:

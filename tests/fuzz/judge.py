@@ -6,8 +6,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from tests.fuzz.case import Case
+from tests.fuzz import child
+from tests.fuzz.case import Case, tree
 from tests.fuzz.child import BYTES, SECONDS, Outcome
 
 #: A refusal is sentences: one per problem, each of a length that can be read.
@@ -18,9 +20,13 @@ _LEFT = re.compile(r"(^|/)\.[^/]*\.tmp$|(^|/)unfinished-")
 _FAILED = ("No trial ran to its end", "must be mended before a search can run")
 
 
-def verdict(outcome: Outcome) -> str:
-    """`accepted` or `refused`."""
-    return "refused" if outcome.code == 2 else "accepted"
+def observe(case: Case, here: Path, scene: Path, cache: Path) -> tuple[list[str], Outcome]:
+    """Carries a case out in the folder `here`, which does not exist yet; what is wrong, and what came of it."""
+    case.prepare(here, scene)
+    before = tree(here)
+    outcome = child.run(case, here, cache)
+    after = before if case.homeless else tree(here)
+    return list(violations(case, outcome, before, after)), outcome
 
 
 def violations(
