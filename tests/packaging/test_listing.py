@@ -9,8 +9,8 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -24,8 +24,7 @@ from search_spaces.metrics import METRICS
 from trainables import data, registry
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
@@ -36,16 +35,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli(monkeypatch: pytest.MonkeyPatch, command_line: Callable[..., tuple[int, str, str]]) -> Cli:
     """The command line in this process, 300 columns wide unless told otherwise, so that torch is imported once."""
 
     def call(*arguments: str, columns: int = 300) -> Done:
-        monkeypatch.setattr(sys, "argv", ["fedtune", *arguments])
         monkeypatch.setenv("COLUMNS", str(columns or ""))
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        return Done(int(end.value.code or 0), out, err)
+        return Done(*command_line(*arguments))
 
     return call
 
@@ -250,11 +245,6 @@ def test_doctor_notes_packages_that_are_compiled_at_every_import(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
     monkeypatch.setattr("sys.dont_write_bytecode", not kept)
     assert [(check.name, check.state) for check in doctor._compiled()] == [("byte-code", "note")] * noted
-
-
-@pytest.mark.parametrize("name", ["methods", "spaces", "datasets", "doctor"])
-def test_every_command_is_a_function(name: str) -> None:
-    assert callable(getattr(fedtune, name)) and name in fedtune.__all__
 
 
 def test_the_list_of_commands_has_whole_sentences(cli: Cli) -> None:

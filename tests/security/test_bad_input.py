@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from analysis.runs import load_run
 from fedtune.api.export import export
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
-from fedtune.cli import main
 from fedtune.execution.queue import TrialQueue
 from fedtune.planning.checks import seconds_of
 from fedtune.record import run_directory
@@ -62,12 +62,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["fedtune", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
+CommandLine = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize(
@@ -101,13 +96,12 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
 )
 def test_a_command_line_is_refused_in_a_sentence(
     here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    command_line: CommandLine,
     words: list[str],
     said: str,
 ) -> None:
     before = tree(here)
-    code, out, err = call(capsys, monkeypatch, *words)
+    code, out, err = command_line(*words)
     assert (code, out) == (2, "") and re.search(said, err), err
     assert all(len(line) < 1000 for line in err.splitlines()) and "\x1b" not in err and "Traceback" not in err
     assert tree(here) == before
@@ -120,8 +114,7 @@ GOING_ON = (("resume",), ("extend", "--trials", "2"))
 @pytest.mark.parametrize("planned", [2, 4])
 def test_a_folder_in_the_place_of_rows_is_refused_in_a_sentence(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    command_line: CommandLine,
     words: tuple[str, ...],
     planned: int,
 ) -> None:
@@ -133,14 +126,14 @@ def test_a_folder_in_the_place_of_rows_is_refused_in_a_sentence(
     rows.unlink()
     rows.mkdir()
     before = tree(tmp_path)
-    told = call(capsys, monkeypatch, words[0], str(run), *words[1:])
+    told = command_line(words[0], str(run), *words[1:])
     assert told == (2, "", f"{rows} cannot be used: it is not a plain file.\n")
     assert tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("words", GOING_ON, ids=" ".join)
 def test_a_known_point_outside_the_space_is_refused_before_anything_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    tmp_path: Path, command_line: CommandLine, words: tuple[str, ...]
 ) -> None:
     run = tmp_path / "run"
     searched(run)
@@ -148,21 +141,19 @@ def test_a_known_point_outside_the_space_is_refused_before_anything_is_written(
     stored = yaml.safe_load(record.read_text())
     record.write_text(yaml.safe_dump({**stored, "first": [{"values": {"alpha": -1}, "from": "here"}]}))
     before = tree(tmp_path)
-    code, out, err = call(capsys, monkeypatch, words[0], str(run), *words[1:])
+    code, out, err = command_line(words[0], str(run), *words[1:])
     assert (code, out) == (2, "") and "values of first must be a point of the space" in err, err
     assert tree(tmp_path) == before
 
 
-def test_a_search_whose_record_was_made_a_race(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_whose_record_was_made_a_race(tmp_path: Path, command_line: CommandLine) -> None:
     run = tmp_path / "run"
     searched(run)
     record = run / run_folder.EXPERIMENT
     record.write_text(record.read_text() + "budget: 1000\n")
     table = ("export", str(run), "--table", "-o", str(tmp_path / "curves.npz"))
     for words in (table, ("export", str(run), "--trial", "0"), ("resume", str(run)), ("status", str(run))):
-        code, _, err = call(capsys, monkeypatch, *words)
+        code, _, err = command_line(*words)
         assert code == 2 and "has a trial without a seed of its own" in err and err.count("\n") == 1, err
     assert not (tmp_path / "curves.npz").exists()
 
@@ -211,12 +202,10 @@ def test_a_tag_that_does_not_fit_is_told_with_its_line(text: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["[1]", "1", "x", "{dataset: [1]}", "{run: {a: 1}}", "{seeds: x}"])
-def test_an_exported_file_with_a_provenance_of_another_shape(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, shape: str
-) -> None:
+def test_an_exported_file_with_a_provenance_of_another_shape(here: Path, command_line: CommandLine, shape: str) -> None:
     (here / "best.yaml").write_text(f"fedtune: 1\nmethod: fedavg\nparameters: {{rounds: 1}}\nprovenance: {shape}\n")
     for command in (["run", "best.yaml"], ["attack", "best.yaml"]):
-        code, out, err = call(capsys, monkeypatch, *command)
+        code, out, err = command_line(*command)
         assert (code, out) == (2, "") and "must be" in err and "best.yaml, line 4" in err, err
 
 
@@ -270,11 +259,9 @@ def test_what_is_left_out_as_damaged_is_said(run: Path, name: str, how: str) -> 
     assert f"What {name} says is left out, as it is damaged" in page
 
 
-def test_on_the_command_line_it_is_said_in_one_line(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_the_command_line_it_is_said_in_one_line(run: Path, command_line: CommandLine) -> None:
     damaged(run, run_folder.PROVENANCE, "list")
-    code, out, err = call(capsys, monkeypatch, "status", "run", "--json")
+    code, out, err = command_line("status", "run", "--json")
     assert code == 0 and json.loads(out)["done"] == 2
     assert err.startswith("What provenance.json says is left out") and len(err.splitlines()) == 1
 
@@ -338,14 +325,12 @@ def test_a_path_of_a_user_is_a_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["", ".", "folder", "pipe"])
-def test_only_a_file_is_replaced(
-    run: Path, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
+def test_only_a_file_is_replaced(run: Path, here: Path, command_line: CommandLine, target: str) -> None:
     (here / "folder").mkdir()
     os.mkfifo(here / "pipe")
     before = {path: path.stat().st_mode for path in here.rglob("*") if not path.is_symlink()}
     for command in (["report", "run", "-o"], ["compare", "run", "run", "--figure"]):
-        code, out, err = call(capsys, monkeypatch, *command, target)
+        code, out, err = command_line(*command, target)
         assert (code, out) == (2, "") and "cannot be written: it is a folder, a pipe or a device" in err, err
     assert {path: path.stat().st_mode for path in here.rglob("*") if not path.is_symlink()} == before
 
@@ -356,7 +341,7 @@ def test_only_a_file_is_replaced(
     ids=lambda path: path[:20],
 )
 def test_of_several_files_none_is_written_where_one_cannot_be(
-    run: Path, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wrong: str
+    run: Path, here: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     (here / "folder").mkdir()
     (here / "closed").mkdir(mode=0o500)
@@ -366,7 +351,7 @@ def test_of_several_files_none_is_written_where_one_cannot_be(
     before = sorted(path.name for path in here.iterdir())
     for by in ([], ["--by", "omega"]):
         words = ["compare", "run", "run", *by, "--figure", "taken.html", "--csv", wrong]
-        code, out, err = call(capsys, monkeypatch, *words)
+        code, out, err = command_line(*words)
         expected = "name the same file" if wrong == "taken.html" else "cannot be written"
         assert (code, out, err.count("\n")) == (2, "", 1) and expected in err and len(err) < 500, err
     assert sorted(path.name for path in here.iterdir()) == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from analysis.runs import load_run
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.api.status import status
-from fedtune.cli import main
 from fedtune.execution.queue import TrialQueue
 from fedtune.record import run_directory
 from search_spaces import files, leftovers, run_folder
@@ -108,14 +106,11 @@ def test_no_link_is_followed(prepared: Path, elsewhere: Path, name: str, command
 
 
 def test_a_link_is_one_sentence_with_exit_code_2(
-    prepared: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    prepared: Path, elsewhere: Path, command_line: Callable[..., tuple[int, str, str]]
 ) -> None:
     linked(prepared, "trials/0001", elsewhere)
-    monkeypatch.setattr(sys, "argv", ["fedtune", "resume", str(prepared)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out, err = capsys.readouterr()
-    assert (end.value.code, out, len(err.splitlines())) == (2, "", 1)
+    code, out, err = command_line("resume", str(prepared))
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
 
 
 def test_a_run_directory_may_be_reached_by_a_link_and_hold_a_users_own(prepared: Path, tmp_path: Path) -> None:

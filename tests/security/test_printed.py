@@ -13,7 +13,7 @@ import shlex
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,6 @@ from analysis.runs import load_run
 from analysis.tables.table import Column, Table
 from fedtune import cli, commands
 from fedtune.api.search import Result
-from fedtune.cli import main
 from fedtune.commands import _output
 from fedtune.console import tables
 from fedtune.console.progress import ProgressDisplay
@@ -39,6 +38,9 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Clears the screen, sets the title of the window, goes back to the start of the line, turns the direction of writing.
 HOSTILE = "a\x1b[2J\x1b]0;title\x07b\rc\x9b31m\u202ed"
 SHOWN = "a\\u001b[2J\\u001b]0;title\\u0007b\\u000dc\\u009b31m\\u202ed"
+
+
+CommandLine = Callable[..., tuple[int, str, str]]
 
 
 def obeyed(text: str) -> list[str]:
@@ -58,14 +60,6 @@ def test_of_all_characters_those_are_written_out_that_cannot_be_seen() -> None:
     # As JSON writes it, also beyond the first plane.
     assert visible("\ufeff\U000e0041") == "\\ufeff\\udb40\\udc41"
     assert json.loads('"' + visible("\U000e0041") + '"') == "\U000e0041"
-
-
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["fedtune", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out + err
 
 
 @pytest.fixture
@@ -96,11 +90,12 @@ def hostile(tmp_path: Path) -> Path:
     ids=" ".join,
 )
 def test_no_command_prints_them(
-    hostile: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+    hostile: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     runs = [str(hostile.parent if words[0] == "runs" else hostile)] * (2 if words[0] == "compare" else 1)
-    code, said = call(monkeypatch, capsys, words[0], *runs, *words[1:])
+    code, out, err = command_line(words[0], *runs, *words[1:])
+    said = out + err
     assert code == 0 and re.search(r"\\(u001b|e)\[2J", said) and not obeyed(said)
     if words == ("status",):
         assert SHOWN in said
@@ -108,8 +103,9 @@ def test_no_command_prints_them(
         assert HOSTILE in {error["error"] for error in json.loads(said)["errors"]}
 
 
-def test_no_refusal_prints_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = call(monkeypatch, capsys, "status", HOSTILE)
+def test_no_refusal_prints_them(command_line: CommandLine) -> None:
+    code, out, err = command_line("status", HOSTILE)
+    said = out + err
     assert code == 2 and "\\u009b31m" in said.replace("\\\\", "\\").replace("\\x9b", "\\u009b") and not obeyed(said)
 
 

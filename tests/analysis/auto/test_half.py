@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from analysis.report.anonymous import anonymous
 from search_spaces import run_folder
 from tests.analysis import several, synthetic
 from tests.analysis.auto.test_leaderboard import final
+from tests.analysis.page_text import words
 from tests.security import prepared
 
 
@@ -29,11 +29,6 @@ def half(tmp_path: Path) -> Path:
     settings = {"keys": ("alpha", "lr", "merge_op"), "trials": 12, "cells": 4, "title": "FedProx", "figures": ()}
     synthetic.write(search, method="fedprox", shift=-0.12, published=None, failures=False, **settings)
     return folder
-
-
-def words(html: str) -> str:
-    body = html.split("<main", 1)[1].split('id="page-data"')[0]
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def test_a_half_finished_search_over_methods_says_what_is_known_and_how_it_goes_on(half: Path, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +13,14 @@ from analysis.report.conditions import under_conditions
 from analysis.report.page import Page
 from analysis.runs import Run, load_run
 from tests.analysis import synthetic, varied
+from tests.analysis.page_text import plain
 
 
 def screen(run: Run) -> str:
     """The card's text without its tags."""
     page = Page("x")
     under_conditions(page, run, Labels.of([run], markup=False), "")
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", "".join(page.sections))).split())
+    return plain("".join(page.sections))
 
 
 def final(search: Path, omega: float) -> Path:

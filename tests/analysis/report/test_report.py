@@ -36,6 +36,7 @@ from search_spaces.errors import UserError
 from tests import study_file
 from tests.analysis import synthetic
 from tests.analysis.browser import BROWSER, Shown
+from tests.analysis.page_text import data_of
 
 
 @pytest.fixture(scope="session")
@@ -49,14 +50,6 @@ def page(loaded: dict[str, Run]) -> Callable[[str], str]:
         return made[name]
 
     return one
-
-
-def data_of(html: str) -> dict[str, object]:
-    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', html, re.DOTALL)
-    assert found
-    content = json.loads(found.group(1))
-    assert isinstance(content, dict)
-    return content
 
 
 def test_it_is_written_into_the_run_in_one_piece(root: Path, tmp_path: Path) -> None:
@@ -187,7 +180,7 @@ def test_json_cannot_end_its_script() -> None:
 
 
 def test_the_trials_table_has_every_trial_with_raw_values(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
-    table = data_of(page("tpe"))["tables"]["trials"]  # type: ignore[index]
+    table = data_of(page("tpe"))["tables"]["trials"]
     assert len(table["rows"]) == 24 and sum(r["best"] for r in table["rows"]) == 1
     titles = [c["title"] for c in table["columns"]]
     alpha = titles.index("α")

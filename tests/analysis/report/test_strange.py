@@ -24,6 +24,7 @@ from analysis.runs import Run, load_run
 from analysis.tables.compare import compare
 from search_spaces import run_folder
 from tests.analysis import strange, synthetic
+from tests.analysis.page_text import data_of, words
 from tests.analysis.strange import EVIL
 from tests.study_file import with_error
 
@@ -33,12 +34,6 @@ HARM = ("<img", "\x1b", "\x07", "\u202e")
 
 def page(run: Run) -> str:
     return document([run]).replace(get_plotlyjs(), "")
-
-
-def words(html: str) -> str:
-    """What a reader sees of it, without figures and the table of trials, which are drawn by a script."""
-    body = html.split("<main", 1)[1].split('id="page-data"')[0]
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def figures_of(html: str) -> list[str]:
@@ -55,14 +50,6 @@ def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
             yield from texts(inner, key)
     elif isinstance(value, str) and key not in ("legendgroup", "raw"):
         yield key, value
-
-
-def data_of(html: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', html, re.DOTALL)
-    assert found
-    content = json.loads(found.group(1))
-    assert isinstance(content, dict)
-    return content
 
 
 def test_a_run_of_one_trial(tmp_path: Path) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from fedtune.planning.plan import Plan
 from search_spaces import run_folder
 from search_spaces.parameter import parameters
 from tests.analysis import synthetic
+from tests.analysis.page_text import plain
 from trainables.federation import FederationConfig
 from trainables.local import LocalTraining
 
@@ -40,7 +39,7 @@ def screen(run: Run) -> str:
     """The card's text without its tags."""
     page = Page("x")
     winner_card(page, run, Labels.of([run], markup=False), "")
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", "".join(page.sections))).split())
+    return plain("".join(page.sections))
 
 
 @pytest.fixture(scope="module")
