@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fedtune.api.export import export as export
     from fedtune.api.extend import extend as extend
     from fedtune.api.figure import figure as figure
+    from fedtune.api.findings import load_model as load_model
     from fedtune.api.load import load as load
-    from fedtune.api.load_model import load_model as load_model
     from fedtune.api.reproduce import reproduce as reproduce
     from fedtune.api.resume import resume as resume
     from fedtune.api.run import run as run
@@ -59,7 +59,7 @@ _PUBLIC = {
     "metrics": "fedtune.api.catalogue",
     "doctor": "fedtune.api.doctor",
     "attack": "fedtune.api.attack",
-    "load_model": "fedtune.api.load_model",
+    "load_model": "fedtune.api.findings",
 }
 
 __all__ = sorted(_PUBLIC)

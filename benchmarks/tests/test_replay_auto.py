@@ -65,7 +65,7 @@ def searched(given: World, federations: int, slots: int, repetition: int = 0, **
     search = AutoSearch(lead, {method: one.space for method, one in given.tables.items()}, record)
     simulation = Simulation(episode, search, slots=slots, budgets=[10**6])  # the queue alone keeps the budget
     simulation.run()
-    assert {search.queue.home(t.number).experiment.early for t in search.queue.trials()} == {0}, "as the command's"
+    assert {part.experiment.early for part in search.queue.parts} == {0}, "as the command's"
     assert simulation.spent == sum(t.user_attrs["rounds"] for t in search.queue.trials()) <= record.search_budget
     return search
 
@@ -74,8 +74,8 @@ def sequence(search: AutoSearch) -> list[tuple[Any, ...]]:
     """All that a search decided, in the order of its trials."""
     queue = search.queue
     return [
-        (queue.home(t.number).experiment.method, t.params, t.state.name, t.user_attrs["rounds"], t.values)
-        for t in queue.trials()
+        (queue.at(n)[0].experiment.method, t.params, t.state.name, t.user_attrs["rounds"], t.values)
+        for n, t in enumerate(queue.trials())
     ]
 
 
@@ -126,17 +126,17 @@ def test_a_methods_winner_is_the_one_that_its_run_would_name(tmp_path: Path) -> 
     search = searched(world(sigma=0.05), 40, 2)
     winners = search.winners()
     assert [*winners] == [*TOPS]
-    for method, queue in zip(TOPS, search.queue.queues, strict=True):
+    for place, (method, part) in enumerate(zip(TOPS, search.queue.parts, strict=True)):
         target = tmp_path / method
         made = dataclasses.replace(experiment(target, rounds=ROUNDS, trials=1000, part=True), method=method)
-        create(target, made.to_yaml(), queue.space.to_json(), {}, made.directions)
+        create(target, made, part.space, {})
         study = StudyFile(target)
-        for trial in queue.trials():
+        for trial in search.queue.history.of(place):
             study.add(trial)
         run = load_run(target)
         assert run.best is not None and run.estimate is not None
         best = next(trial for trial in run.frozen if trial.number == run.best)
-        assert winners[method].values == {METHOD: method, **queue.space.values(best.params)}
+        assert winners[method].values == {METHOD: method, **part.space.values(best.params)}
         assert winners[method].estimate == pytest.approx(run.estimate.mean)
 
 

@@ -100,14 +100,14 @@ def test_stopped_trials_go_on_from_where_they_stopped_and_may_win() -> None:
     for number in whole if ended[last].state.name == "PRUNED" else (*whole, last):  # the last one may be under way
         stopped, trial = as_stopped[number], ended[number]
         assert stopped.state.name == "PRUNED" and trial.state.name == "COMPLETE"
-        curve = episode.curve(searcher.queue.space.values(trial.params), 0)
+        curve = episode.curve(searcher.queue.parts[0].space.values(trial.params), 0)
         assert trial.values == [curve[-1]] and trial.user_attrs["rounds"] == LONG > stopped.user_attrs["rounds"]
     rounds = sum(int(trial.user_attrs["rounds"]) for trial in ended.values() if trial.state.is_finished())
     assert 0 <= search.spent - rounds < LONG, "nobody pays for a round twice; one trial runs"
     verdict = searcher.winner()
     found = standing([trial for trial in ended.values() if trial.state.is_finished()], 1.0)
     assert verdict is not None and found is not None
-    assert verdict.values == searcher.queue.space.values(ended[found.ranked[0]].params)
+    assert verdict.values == searcher.queue.parts[0].space.values(ended[found.ranked[0]].params)
 
 
 def test_who_goes_on_promises_most_per_round() -> None:

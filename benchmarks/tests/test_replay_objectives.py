@@ -198,7 +198,7 @@ def test_the_values_of_a_minimised_metric_reach_our_search_as_they_are_recorded(
     done = [trial for trial in searcher.queue.trials() if trial.state.name == "COMPLETE"]
     assert searcher.experiment.directions == ("maximize", "minimize", "maximize") and done
     for trial in done:
-        turned = episode.curve(searcher.queue.space.values(trial.params), 0)[-1]
+        turned = episode.curve(searcher.queue.parts[0].space.values(trial.params), 0)[-1]
         assert trial.values == [sign * value for sign, value in zip(SIGNS, turned, strict=True)]
     assert min(trial.values[1] for trial in done) >= 0 and max(trial.values[1] for trial in done) > 0
 

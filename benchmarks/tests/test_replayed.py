@@ -14,13 +14,14 @@ from benchmarks.replay.searcher import Floats, Setting
 from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.simulator import Simulation
-from fedtune.api.auto_driven import complete_search
 from fedtune.api.auto_result import AutoResult
+from fedtune.api.going_on import part_of
 from fedtune.api.search import Result
 from fedtune.machine.resources import EARLY
 from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import search_seeds
 from fedtune.record.journal import StudyFile
+from search_spaces import run_folder
 from search_spaces.parameter import Value
 from tests.fedtune.api.test_auto import METHODS
 from tests.fedtune.conftest import space
@@ -123,10 +124,10 @@ class FakedMethods:
 def test_a_replayed_search_over_methods_is_the_one_that_ray_runs(whole: AutoResult) -> None:
     slots = 3
     record = AutoRecord.read(whole.folder)
-    runs = {name: complete_search(whole.folder, name) for name in METHODS}
+    runs = {name: part_of(whole.folder / run_folder.SEARCHES / name) for name in METHODS}
     fresh = whole.auto.fresh["fedavg"].experiment["seeds"]
-    episode: Any = FakedMethods((*runs["fedavg"][1].seeds, *fresh))
-    spaces = {name: space for name, (_, _, space) in runs.items()}
+    episode: Any = FakedMethods((*runs["fedavg"].experiment.seeds, *fresh))
+    spaces = {name: part.space for name, part in runs.items()}
     lead = Setting(spaces["fedavg"], 6, episode.seeds, record.seed, slots, episode.truth_curve)
     search = AutoSearch(lead, spaces, record)
     simulation = Simulation(episode, search, slots=slots, budgets=[int(record.search_budget)])
@@ -136,8 +137,8 @@ def test_a_replayed_search_over_methods_is_the_one_that_ray_runs(whole: AutoResu
         place = trial.user_attrs["place"]
         return [trial.number, place, trial.state.name, trial.values, trial.params, trial.intermediate_values]
 
-    for name, queue in zip(METHODS, search.queue.queues, strict=True):
-        assert [*map(facts, queue.trials())] == [*map(facts, whole.auto.searches[name].frozen)]
+    for place, name in enumerate(METHODS):
+        assert [*map(facts, search.queue.history.of(place))] == [*map(facts, whole.auto.searches[name].frozen)]
     assert simulation.spent == sum(row.seed_rounds for row in whole.auto.rows)
     found = {name: verdict.values for name, verdict in search.winners().items()}
     assert found == {row.method: {METHOD: row.method, **row.configuration} for row in whole.auto.rows}

@@ -19,8 +19,7 @@ from benchmarks.tables.lines import RECORDED, Lines, declaration
 from benchmarks.tables.record import Recording, simulate, specs
 from benchmarks.tables.specs import SPECS, Spec
 from fedtune.options import MAX_SEED, MAX_SEEDS, AutoRequest
-from fedtune.planning.auto_methods import able
-from fedtune.planning.auto_request import options, settings
+from fedtune.planning.auto_plan import able, options, settings
 from fedtune.record.experiment import FINAL_SEEDS
 from search_spaces.errors import UserError
 from trainables import registry

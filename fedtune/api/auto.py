@@ -1,8 +1,9 @@
 """`fedtune.auto`: which method, which hyper-parameters, how sure, and the model, within one budget.
 
-Three steps, each of which is left out when it was done before, so that what was interrupted goes on:
+Three stages, each of which is left out when it was done before, so that what was interrupted goes on:
 
-1. a search over all methods (`fedtune.execution.auto_queue`), each with a run directory of its own below `search/`;
+1. a search over all methods (`fedtune.decisions.method_allocation`), each with a run directory of its own below
+   `search/`;
 2. every method's best configuration (`best/METHOD.yaml`) on fresh seeds, the same for all, below `fresh/`;
 3. the leader on further seeds below `final/`, with its models.
 """
@@ -10,32 +11,35 @@ Three steps, each of which is left out when it was done before, so that what was
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from analysis import auto as reading
-from analysis.auto import Auto
 from analysis.runs import load_run as load
-from fedtune.api.auto_driven import Driven
-from fedtune.api.auto_result import AutoResult
-from fedtune.api.going_on import going_on
-from fedtune.api.search import complete
+from analysis.runs.mappings import read_yaml
+from fedtune.api.auto_result import AutoResult, read_auto
+from fedtune.api.export import export
+from fedtune.api.going_on import going_on, part_of
+from fedtune.api.run import plan_run
 from fedtune.console import progress
 from fedtune.console.busy import busy
+from fedtune.console.progress import AutoDisplay, FreshDisplay
+from fedtune.decisions.method_allocation import Allocation
+from fedtune.execution import driver
+from fedtune.execution.queue import open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import AutoRequest, Progress, ResumeRequest
+from fedtune.options import AutoRequest, Progress, ResumeRequest, RunRequest
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
-from fedtune.planning.placed import check_placement, crowded, left_cluster
-from fedtune.planning.unchanged import check_unchanged
-from fedtune.record.auto_record import AutoRecord, Part, create_auto
+from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import Experiment
-from fedtune.record.provenance import provenance
-from fedtune.record.run_directory import lock
+from fedtune.record.run_directory import lock, write_document
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import check_replaceable
-from search_spaces.space import Space
+from search_spaces.metrics import METRICS
 
 
 @fields_of(AutoRequest)
@@ -52,59 +56,164 @@ def auto(request: AutoRequest) -> AutoResult:
 
 def carry_out_auto(plan: AutoPlan, shown: Progress) -> AutoResult:
     """Creates the folder of a plan and drives it to its end."""
-    check_address(plan.searches[0][0].address)
-    style = progress.style(shown.plain, shown.quiet)
-    for note in plan.notes:
-        progress.ProgressDisplay(plan.searches[0][0], style).say(note)
-    create_auto(plan.folder, plan.record, [_part(*search) for search in plan.searches])
-    with lock(plan.folder):
-        return Driven(plan.folder, plan.record, plan.searches[0][0].address, style, shown.simulate).result()
-
-
-def _part(experiment: Experiment, space: Space, facts: Mapping[str, Any]) -> Part:
-    made = provenance(device="cuda" if experiment.gpus_per_trial else "cpu", **facts)
-    return Part(experiment.method, experiment.to_yaml(), space.to_json(), made, experiment.directions)
+    lead = plan.searches[0].experiment
+    check_address(lead.address)
+    plan.create()
+    return _driven(plan.folder, plan.record, lead.address, shown, plan.notes)
 
 
 def resume_auto(request: ResumeRequest) -> AutoResult:
     """`fedtune.resume` of what `auto` began. What it finds is what it would have found uninterrupted."""
     found = reading.load(request.run)
-    address, other_versions = request.address, request.other_versions
     record = AutoRecord.read(found.path)
-    searches = {name: Experiment.of(run) for name, run in found.searches.items()}
-    placed = {name: dataclasses.replace(begun, address=address) for name, begun in searches.items()}
-    lead = next(iter(placed.values()))
-    says = [] if found.over else _placed(lead, address)
-    says += [left_cluster(begun, address) or "" for begun in searches.values()]
-    for name, run in found.searches.items():
-        says += check_unchanged(run, *complete(run.path, placed[name]), other_versions=other_versions)
-    says += _unchanged_later(found, address, other_versions=other_versions)
-    if (best := found.path / run_folder.BEST).exists() and not best.is_dir():
-        raise UserError(sentence(str(best), "a folder", Shown("a file"), fix="Move it away; it is written again."))
-    check_replaceable(best / f"{method}.yaml" for method in searches)
-    style = progress.style(request.plain, request.quiet)
-    for note in filter(None, dict.fromkeys(says)):
-        progress.ProgressDisplay(lead, style).say(note)
-    with lock(found.path):
-        return Driven(found.path, record, address, style, request.simulate).result()
-
-
-def _unchanged_later(found: Auto, address: str | None, *, other_versions: bool) -> list[str]:
-    """Notes on the runs that came after the search and are to go on. Raises `UserError` where one cannot go on as it
-    was begun, or cannot be read."""
     for folder in (found.path / top / name for top in (run_folder.FRESH, run_folder.FINAL) for name in found.searches):
         if folder.exists() and not folder.is_dir():
             load(folder)  # which says so
-    later = going_on((*found.fresh.values(), *([] if found.final is None else [found.final])), address)
-    return [note for here in later for note in check_unchanged(*here, other_versions=other_versions)]
+    runs = [*found.searches.values(), *found.fresh.values(), *([] if found.final is None else [found.final])]
+    goes_on = going_on(runs, request.address, other_versions=request.other_versions, options=not found.over)
+    if (best := found.path / run_folder.BEST).exists() and not best.is_dir():
+        raise UserError(sentence(str(best), "a folder", Shown("a file"), fix="Move it away; it is written again."))
+    check_replaceable(best / f"{method}.yaml" for method in found.searches)
+    return _driven(found.path, record, request.address, request, goes_on.notes)
 
 
-def _placed(lead: Experiment, address: str | None) -> list[str]:
-    """What is said of how the trials are placed. Raises `UserError` where they cannot be placed so."""
-    problems: list[str] = []
-    check_placement(lead, problems, fix="Give --address to join a cluster that has them, or go on where it was begun.")
-    told = crowded(lead, problems, asked=None)
-    if problems:
-        raise UserError(*problems)
-    check_address(address)
-    return [told or ""]
+def _driven(folder: Path, record: AutoRecord, address: str | None, shown: Progress, notes: Sequence[str]) -> AutoResult:
+    style = progress.style(shown.plain, shown.quiet)
+    for note in notes:
+        progress.tell(note, style)
+    with lock(folder):
+        return Stages(folder, record, address, style, shown.simulate).result()
+
+
+class Stages:
+    """The three stages in a folder whose lock is held."""
+
+    def __init__(
+        self,
+        folder: Path,
+        record: AutoRecord,
+        address: str | None,
+        style: progress.Style,
+        simulate: Callable[..., Any] | None,
+    ) -> None:
+        """address: of the cluster that was named when this command was given; those of records are not joined."""
+        self.folder, self.record, self.address, self.style, self.simulate = folder, record, address, style, simulate
+        self._searches = [part_of(folder / run_folder.SEARCHES / method.name) for method in record.methods]
+        self._lead = dataclasses.replace(self._searches[0].experiment, name=record.name, address=address)
+
+    def result(self) -> AutoResult:
+        """Takes the stages that are left."""
+        started = time.monotonic()
+        stages = (self._search, self._fresh, self._final)
+        outcome = driver.drive(self.folder, stages, simulate=self.simulate)
+        return dataclasses.replace(
+            read_auto(self.folder),
+            finished=outcome.finished,
+            interrupted=not outcome.finished,
+            seconds=time.monotonic() - started,
+        )
+
+    # -- the stages ------------------------------------------------------------------------------------------------
+
+    def _search(self) -> driver.Stage | None:
+        queue = open_queue(self._searches, allocation_of(self.record))
+        if queue.finished and not queue.damaged():
+            return None
+        prices = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))
+        watch = AutoDisplay(
+            self._lead,
+            self.style,
+            prices,
+            self.record.search_budget,
+            lambda number: queue.at(number)[0].experiment.method,
+        )
+        return driver.Stage(queue, watch, self._lead.placement)
+
+    def _fresh(self) -> driver.Stage | None:
+        for search in self._searches:
+            if load(search.folder).best is not None:
+                self._run(search.folder.name, run_folder.FRESH, self.record.fresh, 0)
+        folders = [self.folder / run_folder.FRESH / name for name in self._names]
+        return self._trained([folder for folder in folders if folder.exists()], "fresh seeds")
+
+    def _final(self) -> driver.Stage | None:
+        leader = reading.load(self.folder).leader
+        if leader is None:
+            return None
+        self._run(leader, run_folder.FINAL, self.record.final, self.record.fresh)
+        return self._trained([self.folder / run_folder.FINAL / leader], f"final run of {leader}")
+
+    # -- their parts -----------------------------------------------------------------------------------------------
+
+    @property
+    def _names(self) -> list[str]:
+        return [method.name for method in self.record.methods]
+
+    def _run(self, method: str, where: str, count: int, after: int) -> None:
+        """Makes the run of a method's best configuration below `where`, if it is not there."""
+        target = self.folder / where / method
+        best = self.folder / run_folder.BEST / f"{method}.yaml"
+        if target.exists():
+            _write_again(best, Experiment.read(target).source)
+            return
+        search = self.folder / run_folder.SEARCHES / method
+        export(search, best)
+        e = Experiment.read(search)
+        left = e.address is not None and self.address is None  # so many trials may not fit on this machine
+        request = RunRequest(
+            str(best),
+            name=method,
+            seed=self.record.seed,
+            runs_dir=str(target.parent),
+            data_dir=e.data_dir,
+            concurrency=None if left else e.concurrency,
+            cpus_per_trial=None if left else e.cpus_per_trial,
+            gpus_per_trial=e.gpus_per_trial,
+            address=self.address,
+        )
+        plan_run(request, count, after=after).create()
+
+    def _trained(self, folders: Sequence[Path], what: str) -> driver.Stage | None:
+        """Final runs that are to come to their end."""
+        parts = [part_of(folder) for folder in folders]
+        queue = open_queue(parts)
+        if queue.finished and not queue.damaged():
+            return None
+        trials = sum(part.experiment.trials for part in parts)
+        lead = dataclasses.replace(
+            parts[0].experiment, name=f"{self.record.name}: {what}", trials=trials, address=self.address
+        )
+
+        def home(number: int) -> tuple[Experiment, int]:
+            part, own = queue.at(number)
+            return part.experiment, own
+
+        watch = progress.ProgressDisplay(lead, self.style)
+        if len(parts) > 1:
+            watch = FreshDisplay(lead, self.style, home)
+        return driver.Stage(queue, watch, lead.placement)
+
+
+def _write_again(best: Path, source: Mapping[str, Any]) -> None:
+    """Writes the exported configuration `source`, which a run was made from, to its file where that says something
+    else: it is damaged or gone."""
+    try:
+        found = read_yaml(best)
+    except UserError:
+        found = {}
+    if source and found != source:
+        best.parent.mkdir(exist_ok=True)
+        write_document(best, source)
+
+
+def allocation_of(record: AutoRecord) -> Allocation:
+    """What decides which method a trial of the search goes to."""
+    return Allocation(
+        costs=record.costs(record.cost),
+        prices=record.costs(record.unit),
+        budget=record.search_budget,
+        rounds=record.rounds,
+        least=record.least,
+        equal=record.equal,
+        sign=1.0 if METRICS[record.metric].direction == "maximize" else -1.0,
+    )

@@ -1,6 +1,6 @@
 """`fedtune.export`: one complete configuration of a search as a file, with a record of where it came from.
 
-(With `table=True`: all learning curves of a run, see `fedtune.api.export_table`; with `study`: a database of Optuna's.)
+(With `table=True`: all learning curves of a run, with `study`: a database of Optuna's.)
 
 fedtune: 1                    version of this format
 method: dfrd
@@ -13,6 +13,12 @@ estimate: {mean, low, high, level, seeds, noise, tied, tied_trials, gain, ...}  
                               `analysis.estimate.winner.Estimate`
 metrics: {global_accuracy: 0.90, ...}
 provenance: {run, trial, seeds, versions, git, dataset, partition, ...}
+
+With `table` it writes every learning curve of the run as one small file, see `analysis.curve_table`.
+
+The curves `validation` are those of the metric by which the run selects (its first), the curves `test` those of the
+same metric on test data; where there is no such twin, both are the same. A trial that was stopped early has no values
+after that round. Trials that have not ended yet are left out.
 """
 
 from __future__ import annotations
@@ -21,28 +27,35 @@ import copy
 import json
 import os
 import sqlite3
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from analysis.estimate import Estimate
+import numpy as np
+
+from analysis import curve_table
+from analysis.curve_table import CurveTable
+from analysis.estimate import Estimate, configuration
 from analysis.runs import Run, load_run, race, shapes
 from analysis.runs.conditions import means, named, show
-from fedtune.api import export_table
 from fedtune.api.best import Best
-from fedtune.api.export_table import ELSEWHERE
 from fedtune.option import fields_of
 from fedtune.options import ExportRequest
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import quiet_optuna
 from fedtune.record.run_directory import as_yaml, write_document
-from search_spaces import documents, run_folder
+from search_spaces import documents, files, run_folder
 from search_spaces.documents import Document, Node
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import cannot_write, given, read_text, replacing
+from search_spaces.metrics import METRICS, twin
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 from search_spaces.shell import quote
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 VERSION = 1
 _KEYS = (
@@ -71,7 +84,7 @@ def export(request: ExportRequest) -> dict[str, Any]:
     if request.table:
         if where:
             raise UserError("--table exports the curves of all trials, so it cannot be given together with --where.")
-        return export_table.write(found, _table_target(output, trial))
+        return write_table(found, _table_target(output, trial))
     target = None if output is None else _target(Path(output), (".yaml", ".yml", ".json"))
     if trial is not None and where:
         raise UserError("--trial and --where both choose what is exported. Give one of them.")
@@ -335,3 +348,83 @@ def _parameters(
         except UserError as error:
             problems.extend(error.problems)
     return values
+
+
+#: What can be done about an output that cannot be written.
+ELSEWHERE = "Give another place with -o."
+
+
+def write_table(run: Run, path: Path) -> dict[str, Any]:
+    """Writes the table of `run` to `path` (.npz) and its card beside it; returns the card.
+
+    Raises `UserError` where no trial has ended yet, or the files cannot be written."""
+    table = learning_curves(run)
+    try:
+        return curve_table.save(table, path)
+    except OSError as error:
+        raise files.cannot_write(path, error, ELSEWHERE) from error
+
+
+def learning_curves(run: Run) -> CurveTable:
+    """The curves of a run that was read: a search's trials are configurations; a final run is one configuration, each
+    trial of it a seed. Raises `UserError` where no trial has ended yet."""
+    experiment = Experiment.of(run)
+    ended = [trial for trial in run.frozen if trial.state.is_finished()]
+    if not ended:
+        raise UserError(f"{run.path} has no trial that has ended, so there are no curves yet.")
+    final = experiment.kind == "run"
+    keys = [() if final else configuration(trial) if experiment.races else trial.number for trial in ended]
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    numbers = {trial.number: places[key] for trial, key in zip(ended, keys, strict=True)}
+    kept = [ended[keys.index(key)] for key in places]
+    configurations = tuple({name.rsplit(".", 1)[-1]: value for name, value in t.params.items()} for t in kept)
+    seeds = experiment.seeds
+    if final or experiment.races:
+        seeds = tuple(dict.fromkeys(_seed(trial, experiment) for trial in ended))
+    name = experiment.metric[0]
+    on_test = name if not name.startswith("val_") else twin(name)
+    shape = (len(configurations), len(seeds), experiment.rounds)
+    curves = {metric: np.full(shape, np.nan) for metric in (name, on_test)}
+    seconds: dict[tuple[int, int], list[float]] = {}
+    columns = {seed: place for place, seed in enumerate(seeds)}
+    for row in run.rounds.to_dict("records"):
+        if row["trial"] not in numbers:
+            continue
+        at = numbers[row["trial"]], columns[int(row["seed"])]
+        for metric, values in curves.items():
+            values[(*at, int(row["round"]) - 1)] = row.get(metric, np.nan)
+        seconds.setdefault(at, []).append(row.get("seconds", np.nan))
+    taken = np.full(shape[:2], np.nan, dtype=np.float32)
+    for at, several in seconds.items():
+        taken[at] = statistics.fmean(several)
+    card = _card(run, experiment, on_test, len(ended))
+    return CurveTable(card, configurations, seeds, curves[name], curves[on_test], taken)
+
+
+def _seed(trial: FrozenTrial, experiment: Experiment) -> int:
+    """The own seed of a race's trial or a final run's."""
+    return int(trial.user_attrs["seed"]) if experiment.races else experiment.trial_seeds(trial.number)[0]
+
+
+def _card(run: Run, experiment: Experiment, on_test: str, ended: int) -> dict[str, Any]:
+    origin = run.provenance
+    return {
+        "name": run.name,
+        "method": experiment.method,
+        "space": dict(run.space),
+        "settings": {key: value for key, value in experiment.values.items() if key not in run.keys},
+        "dataset": str(experiment.values.get("dataset", run.value("dataset"))),
+        "metric": {"validation": experiment.metric[0], "test": on_test},
+        "direction": METRICS[experiment.metric[0]].direction,
+        "how": f"Exported from a run of fedtune: {experiment.trials} trials, sampler {experiment.sampler}, scheduler "
+        f"{experiment.scheduler}; a stopped trial has no values after it stopped.",
+        "made": [
+            {
+                "date": origin.get("created"),
+                "revision": origin.get("git"),
+                "machine": origin.get("machine"),
+                "trials": ended - run.taken,
+            },
+            *({**part, "trials": len(part.get("trials") or [])} for part in origin.get("taken") or []),
+        ],
+    }

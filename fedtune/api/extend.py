@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from analysis.runs import load_run as load
-from fedtune.api.search import Result, check_whole, complete, driven, space_of
-from fedtune.console import progress
+from analysis.runs import load_run
+from fedtune.api.going_on import complete, space_of
+from fedtune.api.search import Result, display, driven
+from fedtune.decisions.history import Part
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import ExtendRequest
 from fedtune.planning.extension import changes, longer, told
-from fedtune.planning.placed import left_cluster
-from fedtune.planning.unchanged import check_unchanged
+from fedtune.planning.resume_checks import check_unchanged, check_whole, left_cluster
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, write_document
@@ -32,7 +32,7 @@ def extend(request: ExtendRequest) -> Result:
 
     Raises `UserError`, before anything is written, where more rounds would change what was computed or recorded so far
     (`fedtune.planning.extension`), and as `resume`, which has the same `address` and `other_versions`."""
-    found = load(request.run)
+    found = load_run(request.run)
     folder = found.path
     check_whole(folder, Experiment.of(found))
     space = space_of(folder / run_folder.SPACE)
@@ -41,14 +41,11 @@ def extend(request: ExtendRequest) -> Result:
     check_address(request.address)
     notes = check_unchanged(found, *complete(folder, asked), other_versions=request.other_versions)
     with lock(folder):
-        found = load(folder)  # read again: another extension may just have ended
+        found = load_run(folder)  # read again: another extension may just have ended
         begun = Experiment.of(found)
         made = longer(found, space, request)
-        style = progress.style(request.plain, request.quiet)
-        watch = progress.ProgressDisplay(made, style, varied=tuple(space.vary))
         write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(made, address=begun.address).to_yaml())
         extended(folder, changes(begun, made))
-        for note in (left_cluster(begun, request.address), *notes, *told(begun, made, found.frozen)):
-            if note:
-                watch.say(note)
-        return driven(folder, *complete(folder, made), watch, request.simulate)
+        part = Part(folder, *complete(folder, made))
+        lines = (left_cluster(begun, request.address) or "", *notes, *told(begun, made, found.frozen))
+        return driven(part, display(part, request, [line for line in lines if line]), request)

@@ -18,6 +18,9 @@ from search_spaces.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
+    from torch import nn
+
+    from trainables.zoo import Card
 
 
 class Figures(Mapping[str, "go.Figure"]):
@@ -95,7 +98,7 @@ class Findings:
     def model(self, seed: int | None = None, client: int | None = None) -> Any:
         """The trained global model of a final run, or the own model of one of its clients, of the first seed or the one
         that is named, as of `fedtune.load_model`. Raises `UserError` where there is none."""
-        from fedtune.api.load_model import load_model
+        from fedtune.api.findings import load_model
 
         return load_model(model_path(self.folder, seed, of_clients=client is not None), client)
 
@@ -138,3 +141,18 @@ def model_path(folder: Path, seed: int | None, *, of_clients: bool = False) -> P
         seeds = ", ".join(path.stem.removeprefix(start) for path in found)
         raise UserError(f"{folder} holds no model of seed {seed}. It has: {seeds}.")
     return named[0]
+
+
+def load_model(path: str | Path, client: int | None = None) -> tuple[nn.Module, Card]:
+    """The network in evaluation mode with its weights, and its card (`trainables.zoo.Card`): of a global model
+    (`model-<seed>.safetensors`), or of one of the clients (`clients-<seed>.safetensors`), which is named by `client`.
+
+    Raises `UserError` where a file is missing or unreadable, or does not hold what is asked for."""
+    of_clients = Path(path).name.startswith("clients-")
+    if client is not None and not of_clients:
+        raise UserError(f"{path} holds a global model. Leave client out, or name a file clients-<seed>.safetensors.")
+    if client is None and of_clients:
+        raise UserError(f"{path} holds the models of several clients. Say which one, such as client=0.")
+    from trainables import zoo
+
+    return zoo.load_model(path) if client is None else zoo.load_client_model(path, client)

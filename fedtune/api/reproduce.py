@@ -19,37 +19,30 @@ from analysis.reproduce.claims import Decided
 from analysis.reproduce.folder import Made, load_made
 from analysis.runs import load_run as load
 from fedtune.api.attack import attack
-from fedtune.api.going_on import going_on
+from fedtune.api.going_on import going_on, part_of
 from fedtune.api.run import plan_run
-from fedtune.api.search import complete
 from fedtune.console import progress
 from fedtune.console.busy import busy
-from fedtune.console.cells_progress import CellsDisplay
-from fedtune.execution import driver
-from fedtune.execution.queue import TrialQueue
-from fedtune.execution.together import Together
-from fedtune.machine.server_watch import ServerLoss
+from fedtune.console.progress import CellsDisplay
+from fedtune.decisions.history import Part as RunPart
+from fedtune.execution.driver import Outcome, Stage, drive
+from fedtune.execution.queue import open_queue
+from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import ReproduceRequest, SearchRequest
-from fedtune.planning.placed import left_cluster
+from fedtune.options import Progress, ReproduceRequest, ResumeRequest, SearchRequest
 from fedtune.planning.plan import Plan, placement, plan
-from fedtune.planning.reproduction import Part, Planned, plan_reproduction
+from fedtune.planning.reproduction import Part, Planned, plan_reproduction, planned_again
 from fedtune.planning.reproduction import command as command_of
 from fedtune.planning.time_left import TimeLeft, time_left
-from fedtune.planning.unchanged import check_unchanged
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import ELSEWHERE
-from fedtune.record.provenance import provenance
-from fedtune.record.run_directory import create, lock, write_document
+from fedtune.record.run_directory import lock, write_document
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from search_spaces.files import cannot_write, check_replaceable
-from search_spaces.space import Space
+from search_spaces.files import cannot_write, check_replaceable, given
 
 #: How many images an attack rebuilds of each run.
 IMAGES = 3
-#: A run directory with its experiment and its space.
-_Whole = tuple[Path, Experiment, Space]
 
 
 @dataclass(frozen=True)
@@ -96,40 +89,41 @@ def reproduce(request: ReproduceRequest) -> Reproduced:
 
     Ctrl-C ends it cleanly, and the same call goes on. Raises `UserError`, before anything is created, with every
     problem of the request, and where the folder holds another plan."""
-    style = progress.style(request.plain, request.quiet)
-    with busy(style, "planning") as say:
-        planned, plans, notes = _checked(request)
+    with busy(progress.style(request.plain, request.quiet), "planning") as say:
+        planned = plan_reproduction(request)
+        plans, notes = _checked(planned)
         if request.simulate is None:
             found = time_left(planned, say)
             notes = [*notes, found if isinstance(found, str) else found.sentence()]
-    _begin(planned)
-    begun = time.monotonic()
-    with lock(planned.folder):
-        for made in plans:
-            _create(made)
-        whole = [(part.folder, *complete(part.folder, Experiment.read(part.folder))) for part in planned.parts]
-        outcome = _driven(planned, whole, style, notes, request.simulate)
-        if outcome.finished and planned.reproduction.is_attacked and request.simulate is None:
-            _attack(planned)
-        with busy(style, "deciding"):
-            return _result(planned, outcome, time.monotonic() - begun)
+    return _carried_out(planned, plans, notes, request)
+
+
+def resume_reproduction(request: ResumeRequest) -> Reproduced:
+    """`fedtune.resume` of what `reproduce` began: of the rows and columns that it began with."""
+    planned = planned_again(given(request.run))
+    plans, notes = _checked(planned, request.address, other_versions=request.other_versions)
+    return _carried_out(planned, plans, notes, request, request.address)
 
 
 def estimate(asked: ReproduceRequest, say: Callable[[str], object]) -> tuple[Planned, TimeLeft | str]:
     """What a request would run and how long that takes; `say` is told what is being timed. Nothing is created.
 
     Raises `UserError` as `reproduce` does."""
-    planned, *_ = _checked(asked)
+    planned = plan_reproduction(asked)
+    _checked(planned)
     return planned, time_left(planned, say, thorough=True)
 
 
-def _checked(asked: ReproduceRequest) -> tuple[Planned, list[Plan], list[str]]:
-    """What is to be made, the plans of the runs that are not there, and notes on those that are."""
-    planned = plan_reproduction(asked)
+def _checked(
+    planned: Planned, address: str | None = None, *, other_versions: bool = False
+) -> tuple[list[Plan], Sequence[str]]:
+    """The plans of the runs that are not there, and notes on those that are. Raises `UserError` where one cannot go on
+    as it was begun, or cannot be read."""
     plans = [_plan(part) for part in planned.parts if not part.exists]
-    notes = _unchanged([part.folder for part in planned.parts if part.exists])
+    runs = [load(part.folder) for part in planned.parts if part.exists]
+    notes = going_on(runs, address, other_versions=other_versions, options=False).notes
     check_replaceable(planned.folder / name for name in run_folder.WRITTEN)
-    return planned, plans, notes
+    return plans, notes
 
 
 def _plan(part: Part) -> Plan:
@@ -137,18 +131,13 @@ def _plan(part: Part) -> Plan:
     return plan(request) if isinstance(request, SearchRequest) else plan_run(request, request.seeds)
 
 
-def _unchanged(folders: Sequence[Path]) -> list[str]:
-    """Notes on the runs that are to go on. Raises `UserError` where one cannot go on as it was begun, or cannot be
-    read."""
-    notes: list[str] = []
-    for run, experiment, space in going_on(map(load, folders), address=None):
-        notes.append(left_cluster(Experiment.of(run), None, option=False) or "")
-        notes += check_unchanged(run, experiment, space)
-    return list(dict.fromkeys(filter(None, notes)))
-
-
-def _begin(planned: Planned) -> None:
-    """Makes the folder with its record, where it is not there."""
+def _carried_out(
+    planned: Planned, plans: Sequence[Plan], notes: Sequence[str], shown: Progress, address: str | None = None
+) -> Reproduced:
+    """Makes the folder and the runs that are not there, drives what is left, and decides. The caller has checked
+    all."""
+    style, begun = progress.style(shown.plain, shown.quiet), time.monotonic()
+    check_address(address)
     record = planned.folder / run_folder.REPRODUCTION
     try:
         planned.folder.mkdir(parents=True, exist_ok=True)
@@ -156,38 +145,23 @@ def _begin(planned: Planned) -> None:
         raise cannot_write(planned.folder, error, ELSEWHERE) from error
     if not record.exists():
         write_document(record, planned.record.to_yaml())
-
-
-def _create(planned: Plan) -> None:
-    e = planned.experiment
-    made = provenance(device="cuda" if e.gpus_per_trial else "cpu", **planned.facts)
-    create(planned.folder, e.to_yaml(), planned.space.to_json(), made, e.directions, planned.taken)
-
-
-def _driven(
-    planned: Planned,
-    whole: Sequence[_Whole],
-    style: progress.Style,
-    notes: Sequence[str],
-    simulate: Callable[..., Any] | None,
-) -> driver.Outcome:
-    """Runs what is left. The caller holds the lock of the folder; here those of the runs are held too, so that nobody
-    resumes one of them meanwhile."""
-    lead = _lead(planned, whole)
-    with ExitStack() as held:
-        for folder, *_ in whole:
-            held.enter_context(lock(folder))
-        queue = Together([TrialQueue(*run) for run in whole])
-        if queue.finished and not queue.damaged():
-            return driver.Outcome(finished=True)
-        watch = CellsDisplay(lead, style, lambda number: queue.home(number).folder.name)
-        for note in notes:
-            watch.say(note)
-        with watch, ServerLoss(command_of(planned.asked)) as lost:
-            try:
-                return driver.drive_queue(planned.folder, lead, queue, watch, lost=lost, simulate=simulate)
-            except KeyboardInterrupt:  # before Ray took over the signal: nothing was under way
-                return driver.Outcome(finished=False, interrupted=True)
+    with lock(planned.folder):
+        for made in plans:
+            made.create()
+        with ExitStack() as held:
+            for part in planned.parts:  # so that nobody resumes one of them meanwhile
+                held.enter_context(lock(part.folder))
+            parts = [part_of(part.folder) for part in planned.parts]
+            outcome = drive(
+                planned.folder,
+                [lambda: _stage(planned, parts, style, notes, address)],
+                again=command_of(planned.asked),
+                simulate=shown.simulate,
+            )
+        if outcome.finished and planned.reproduction.is_attacked and shown.simulate is None:
+            _attack(planned)
+        with busy(style, "deciding"):
+            return _result(planned, outcome, time.monotonic() - begun)
 
 
 def _attack(planned: Planned) -> None:
@@ -198,28 +172,40 @@ def _attack(planned: Planned) -> None:
             attack(part.folder, images=IMAGES, trial=0, plain=planned.asked.plain, quiet=planned.asked.quiet)
 
 
-def _lead(planned: Planned, whole: Sequence[_Whole]) -> Experiment:
-    """How all trials together are placed on this machine. An address in the record of a cell is not joined, as in
-    `fedtune.planning.placed.left_cluster`."""
+def _stage(
+    planned: Planned, parts: Sequence[RunPart], style: progress.Style, notes: Sequence[str], address: str | None
+) -> Stage | None:
+    queue = open_queue(parts)
+    if queue.finished and not queue.damaged():
+        return None
+    lead = _lead(planned, parts, address)
+    watch = CellsDisplay(lead, style, lambda number: queue.at(number)[0].folder.name)
+    for note in notes:
+        watch.say(note)
+    return Stage(queue, watch, lead.placement)
+
+
+def _lead(planned: Planned, parts: Sequence[RunPart], address: str | None) -> Experiment:
+    """How all trials together are placed. An address in the record of a cell is not joined
+    (`fedtune.planning.resume_checks.left_cluster`)."""
     problems: list[str] = []
-    trials = sum(experiment.trials for _, experiment, _ in whole)
-    request = dataclasses.replace(planned.parts[0].request, concurrency=planned.asked.concurrency)
+    trials = sum(part.experiment.trials for part in parts)
+    request = dataclasses.replace(planned.parts[0].request, concurrency=planned.asked.concurrency, address=address)
     packing, _ = placement(request, problems, trials=trials, lag=None, looks_back=False)
     if problems:
         raise UserError(*problems)
-    first = whole[0][1]
     return dataclasses.replace(
-        first,
+        parts[0].experiment,
         name=planned.folder.name,
         kind="search",
         trials=trials,
         concurrency=packing.concurrency,
-        address=None,
+        address=address,
         source={},
     )
 
 
-def _result(planned: Planned, outcome: driver.Outcome, seconds: float) -> Reproduced:
+def _result(planned: Planned, outcome: Outcome, seconds: float) -> Reproduced:
     """Reads what there is, decides the sentences and writes page and tables."""
     from analysis.reproduce.page import write_all
 

@@ -1,37 +1,69 @@
-"""`fedtune.resume`: goes on with what was interrupted, a run or a search over several methods."""
+"""`fedtune.resume`: goes on with what was interrupted, whichever command began it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from analysis.auto import is_auto
 from analysis.reproduce.folder import is_made
+from analysis.runs import load_run
 from fedtune.api.auto import resume_auto
 from fedtune.api.auto_result import AutoResult
-from fedtune.api.search import Result, resume_run
+from fedtune.api.going_on import going_on
+from fedtune.api.reproduce import Reproduced, resume_reproduction
+from fedtune.api.search import Result, display, driven
+from fedtune.machine import resources
 from fedtune.option import fields_of
 from fedtune.options import ResumeRequest
+from fedtune.planning.checks import seconds_of
+from fedtune.planning.resume_checks import check_whole
+from fedtune.record.experiment import Experiment
+from fedtune.record.run_directory import lock
 from search_spaces.errors import UserError
 from search_spaces.files import given
 
 
 @fields_of(ResumeRequest)
-def resume(request: ResumeRequest) -> Result | AutoResult:
+def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is,
     but for trials whose rows are damaged: those are computed again.
 
-    A new time budget may be given, and another placement (concurrency, shares); a search over several methods goes on
-    as it was begun, and takes neither. It runs on this machine, or on the Ray cluster at `address`; the address that
-    the run was begun with is not taken from its record. What would change the run's numbers cannot be changed, with one
-    exception: `other_versions` accepts other versions of libraries, of which the run's record then tells.
+    A new time budget may be given, and another placement (concurrency, shares); a search over several methods and a
+    figure or table of a paper go on as they were begun, and take neither. It runs on this machine, or on the Ray
+    cluster at `address`; the address that the run was begun with is not taken from its record. What would change the
+    run's numbers cannot be changed, with one exception: `other_versions` accepts other versions of libraries, of which
+    the run's record then tells.
 
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
-    run = request.run
-    if is_made(given(run)):
-        raise UserError(f"{run} was made by `fedtune reproduce`. Give that command again, and it goes on.")
-    if not is_auto(run):
-        return resume_run(request)
+    several = "auto" if is_auto(request.run) else "reproduce" if is_made(given(request.run)) else None
     placing = ("concurrency", "cpus_per_trial", "gpus_per_trial", "time")
     placed = [f"--{name.replace('_', '-')}" for name in placing if getattr(request, name) is not None]
-    if placed:
-        raise UserError(f"{run} was made by `fedtune auto` and goes on as it was begun. Leave {', '.join(placed)} out.")
-    return resume_auto(request)
+    if several and placed:
+        raise UserError(
+            f"{request.run} was made by `fedtune {several}` and goes on as it was begun. Leave {', '.join(placed)} out."
+        )
+    if several == "reproduce":
+        return resume_reproduction(request)
+    return resume_auto(request) if several else _resume_run(request)
+
+
+def _resume_run(request: ResumeRequest) -> Result:
+    found = load_run(request.run)
+    experiment = Experiment.of(found)
+    check_whole(found.path, experiment)
+    problems: list[str] = []
+    asked: dict[str, Any] = {"time": seconds_of(request.time, problems)}
+    asked |= {name: getattr(request, name) for name in ("concurrency", "cpus_per_trial", "gpus_per_trial")}
+    placed = {key: value for key, value in asked.items() if value is not None}
+    if bool(placed.get("gpus_per_trial", experiment.gpus_per_trial)) != bool(experiment.gpus_per_trial):
+        had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
+        problems.append(
+            f"{found.path} was begun {had}, and on other hardware its numbers would change. Leave out "
+            f"--gpus-per-trial, or begin a new run."
+        )
+    resources.check_shares(problems, cpus=request.cpus_per_trial, gpus=request.gpus_per_trial)
+    goes_on = going_on([found], request.address, given=placed, other_versions=request.other_versions, problems=problems)
+    (part,) = goes_on.parts
+    with lock(part.folder):
+        return driven(part, display(part, request, goes_on.notes), request)

@@ -16,11 +16,14 @@ fedtune resume runs/dfrd-alpha_lambda --time 1h --concurrency 4
 def command(request: ResumeRequest, *, as_json: AsJson = False) -> None:
     """Go on with an interrupted run; every trial continues from its last checkpoint."""
     from fedtune.api.auto_result import AutoResult
+    from fedtune.api.reproduce import Reproduced
     from fedtune.api.resume import resume
-    from fedtune.commands import _auto_output, _output
+    from fedtune.commands import _auto_output, _output, _reproduce_output
 
     result = call(resume, request)
     if isinstance(result, AutoResult):
         _auto_output.result(result, as_json)
+    elif isinstance(result, Reproduced):
+        _reproduce_output.result(result, as_json)
     else:
         _output.result(result, as_json)

@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.labels import told
 from fedtune.console.notebook import CellOutput, is_notebook
+from fedtune.record.experiment import Experiment
 from search_spaces.errors import visible
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
@@ -126,13 +127,11 @@ class ProgressDisplay:
             self.say(f"{self._named(number).capitalize()} failed: {error}")
 
     def say(self, text: str) -> None:
-        """Prints a line on stderr that stays; in a notebook on stdout, as there stderr looks like a fault."""
-        if self.style == "quiet":
-            return
+        """Prints a line that stays (`tell`)."""
         if self._live is not None:
             self._live.console.print(visible(text), markup=False, highlight=False)
         else:
-            print(visible(text), file=sys.stdout if self.style == "notebook" else sys.stderr, flush=True)
+            tell(text, self.style)
 
     def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
         if state != "COMPLETE" or not values:
@@ -312,6 +311,12 @@ class ProgressDisplay:
             return Group(head, ProgressBar(total=total, completed=done, width=60), best, table)
 
 
+def tell(text: str, style: Style) -> None:
+    """Prints a line on stderr; in a notebook on stdout, as there stderr looks like a fault."""
+    if style != "quiet":
+        print(visible(text), file=sys.stdout if style == "notebook" else sys.stderr, flush=True)
+
+
 def duration(seconds: float) -> str:
     """`45 s`, `12 min`, `3.4 h`."""
     if seconds < 90:
@@ -321,3 +326,141 @@ def duration(seconds: float) -> str:
 
 def _short(value: Value) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class AutoDisplay(ProgressDisplay):
+    """The display of a search over several methods."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        style: Style,
+        costs: Mapping[str, float],
+        budget: float,
+        method_of: Callable[[int], str],
+    ) -> None:
+        """costs: what a round of a trial takes of the budget, by method; method_of: the method of a trial."""
+        self.costs, self.budget, self.method_of = dict(costs), budget, method_of
+        self.used = 0.0
+        #: By method: trials by outcome, and the best complete one.
+        self.outcomes: dict[str, Counter[str]] = {method: Counter() for method in costs}
+        self.leaders: dict[str, tuple[int, float]] = {}
+        super().__init__(experiment, style)
+
+    def past(
+        self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value], rounds: int = 0
+    ) -> None:
+        with self._lock:
+            self._ended(number, self.method_of(number), state, values, rounds)
+        super().past(number, state, values, params, rounds)
+
+    def finished(self, number: int, state: str, values: Sequence[float] | None, error: str | None) -> None:
+        with self._lock:
+            trial = self.running.get(number)
+            if trial is not None:
+                self._ended(number, self.method_of(number), state, values, trial.round)
+        super().finished(number, state, values, error)
+
+    def _ended(self, number: int, method: str, state: str, values: Sequence[float] | None, rounds: int) -> None:
+        self.outcomes[method][state] += 1
+        self.used += self.costs[method] * rounds
+        if state != "COMPLETE" or not values:
+            return
+        sign, before = self.experiment.signs[0], self.leaders.get(method)
+        if before is None or (sign * values[0], -number) > (sign * before[1], -before[0]):
+            self.leaders[method] = (number, values[0])
+
+    def _rounds(self) -> tuple[int, int]:
+        """In thousandths of the budget."""
+        live = sum(self.costs[self.method_of(number)] * trial.round for number, trial in self.running.items())
+        return min(1000, int(1000 * (self.used + live) / self.budget)), 1000
+
+    def _speed(self) -> str:
+        return ""
+
+    def _counts(self) -> str:
+        e, share = self.ended, self._rounds()[0] / 10
+        return (
+            f"{share:.0f} % of the budget: {e['COMPLETE']} done, {e['PRUNED']} pruned, {e['FAIL']} failed, "
+            f"{len(self.running)} running"
+        )
+
+    def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
+        ranked = self._ranked()
+        return ", ".join(f"{method} {self.leaders[method][1]:.4f}" for method in ranked if method in self.leaders)
+
+    def _ranked(self) -> list[str]:
+        sign = self.experiment.signs[0]
+        return sorted(
+            self.costs,
+            key=lambda method: (
+                method not in self.leaders,
+                -sign * self.leaders[method][1] if method in self.leaders else 0.0,
+            ),
+        )
+
+    def _panel(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        with self._lock:
+            elapsed = duration(time.monotonic() - self._started)
+            head = Text.assemble((f"{visible(self.experiment.name)}  ", "bold"), self._counts(), f"  {elapsed}")
+            if self.phase:
+                return Group(head, Text(f"{self.phase} …", "dim"))
+            table = Table(box=None, padding=(0, 1))
+            for title in ("method", METRICS[self.experiment.metric[0]].title, "trial", "done", "pruned", "running"):
+                table.add_column(title, justify="left" if title == "method" else "right", no_wrap=True)
+            live = Counter(map(self.method_of, self.running))
+            for place, method in enumerate(self._ranked()):
+                number, value = self.leaders.get(method, (None, None))
+                counts = self.outcomes[method]
+                table.add_row(
+                    method,
+                    "" if value is None else f"{value:.4f}",
+                    "" if number is None else str(number),
+                    str(counts["COMPLETE"]),
+                    str(counts["PRUNED"]),
+                    str(live[method] or ""),
+                    style="green" if place == 0 and value is not None else "",
+                )
+            done, total = self._rounds()
+            return Group(head, ProgressBar(total=total, completed=done, width=60), table)
+
+
+class FreshDisplay(ProgressDisplay):
+    """The display of the fresh seeds of several methods, whose numbers go on from one method to the next."""
+
+    def __init__(self, experiment: Experiment, style: Style, home: Callable[[int], tuple[Experiment, int]]) -> None:
+        """home: the final run that a trial belongs to, and its number there."""
+        self.home = home
+        super().__init__(experiment, style)
+
+    def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
+        """No mean over several methods is told; the leaderboard has each method's."""
+
+    def _named(self, number: int) -> str:
+        experiment, own = self.home(number)
+        return f"seed {experiment.seeds[own]} of {experiment.method}"
+
+
+class CellsDisplay(ProgressDisplay):
+    """The display of several final runs, or of a grid, that make up one table or figure."""
+
+    def __init__(self, experiment: Experiment, style: Style, cell_of: Callable[[int], str]) -> None:
+        """cell_of: the name of the cell that a federation belongs to."""
+        self.cell_of = cell_of
+        super().__init__(experiment, style)
+
+    def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
+        """Cells are under different conditions, so no value is better than another."""
+
+    def _counts(self) -> str:
+        e, ended = self.ended, sum(self.ended.values())
+        failed = f", {e['FAIL']} failed" if e["FAIL"] else ""
+        return f"{ended} of {self.experiment.trials} trials ended{failed}, {len(self.running)} running"
+
+    def _named(self, number: int) -> str:
+        return f"cell {self.cell_of(number)}"

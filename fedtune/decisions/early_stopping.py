@@ -38,7 +38,7 @@ MEDIAN_TRIALS = 3
 
 
 @dataclass(frozen=True)
-class History:
+class LearningCurve:
     """A finished trial: how many rounds it ran and what was measured."""
 
     rounds: int
@@ -97,7 +97,7 @@ class Median:
         return bool(own) and round_ in self.medians and max(own) < self.medians[round_]
 
 
-def rule(name: str, histories: Sequence[History], *, rounds: int, grace: int, reduction: int) -> Rule:
+def rule(name: str, histories: Sequence[LearningCurve], *, rounds: int, grace: int, reduction: int) -> Rule:
     """The rule of scheduler `name` for the next trial, given the `histories` it may look at.
 
     rounds: planned for the trial; grace: no trial is stopped before it."""
@@ -153,12 +153,12 @@ def ahead(own: Vector, others: Sequence[Vector]) -> int:
         rest = [v for v in rest if v not in front]
 
 
-def _reached(histories: Sequence[History], rung: int) -> list[Vector]:
+def _reached(histories: Sequence[LearningCurve], rung: int) -> list[Vector]:
     values = (value_at(h.curve, rung) for h in histories if h.rounds >= rung)
     return [v for v in values if v is not None and all(map(math.isfinite, v))]
 
 
-def _medians(histories: Sequence[History], rounds: int, grace: int) -> dict[int, float]:
+def _medians(histories: Sequence[LearningCurve], rounds: int, grace: int) -> dict[int, float]:
     found: dict[int, float] = {}
     for round_ in range(grace, rounds):
         means = []

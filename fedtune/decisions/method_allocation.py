@@ -7,7 +7,7 @@ from which it promises the largest gain per cost,
 
     E[max(N(μ_m, v_m) - μ*, 0)] / c_m
 
-by how much a configuration like the method's last `racing.WINDOW` ones is expected to beat the best configuration of
+by how much a configuration like the method's last `race.WINDOW` ones is expected to beat the best configuration of
 all methods. μ* is the best mean, μ_m and v_m are mean and variance of those configurations under the model of
 `analysis.estimate` over all methods' trials, the variance beside the mean of all that ran to their end, and c_m is what
 a trial of the method costs, which early stopping makes small. With `equal` every trial goes to the method on which
@@ -16,38 +16,60 @@ least was spent.
 Rungs lie at equal cost. The cheapest method's rungs, at the rounds g, g·η, g·η², … (`early_stopping.rungs`), give the
 costs; of another method the rung is the first round that reaches such a cost, where that is not before round g nor
 after two thirds of its rounds. A trial that ended with all its rounds for less counts with its last value.
+
+What one method's best configuration teaches another: a trial with its values of the parameters that both search.
+
+A learning rate or a number of local steps that is good for one method is often good for another. So while a better
+configuration is known of another method, a trial of this one has its own best configuration (its paper's values, as
+long as it has no other), in which every parameter that the better one has as well takes the value from there, as far as
+this method's space holds it. Where the method has had that configuration already, its sampler proposes the trial.
+
+Every method is taught by this rule, so it favours none. It costs nothing and looks at no more than a sampler does:
+trials that the next one may see.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
-from fedtune.decisions.early_stopping import Halving, History, Rule, Vector, value_at
+from fedtune.decisions.early_stopping import Halving, LearningCurve, Rule, Vector, value_at
+from fedtune.decisions.known_points import Point
 from fedtune.decisions.race import of_a_new_one
+from search_spaces.metrics import is_unreached
+from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
+
+    from search_spaces.space import Space
 
 #: Costs are sums of measured numbers: so much of a round is rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Allowance:
+class Allocation:
     """What decides the allocation besides the trials."""
 
     #: By method, in the order in which they are listed: the cost of a round over all seeds of a trial.
     costs: tuple[float, ...]
+    #: The same in the unit of the budget, which may be another one than that of the rungs.
+    prices: tuple[float, ...]
+    budget: float
     rounds: int
     #: Trials that every method gets.
     least: int
     equal: bool
     sign: float
+
+    def whole(self, place: int) -> float:
+        """What a whole trial of the method at `place` takes of the budget."""
+        return self.prices[place] * self.rounds
 
 
 @dataclass(frozen=True)
@@ -89,64 +111,66 @@ def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -
     )
 
 
-def order(allowance: Allowance, known: Sequence[Seen], later: Sequence[int]) -> list[int]:
+def order(allocation: Allocation, known: Sequence[Seen], later: Sequence[int]) -> list[int]:
     """The methods' places, the one that the next trial should go to first.
 
     known: trials that have ended, in order; later: the methods of those after them."""
     begun = Counter([*(seen.method for seen in known), *later])
-    places = range(len(allowance.costs))
-    spent = [_spent(allowance, known, later, place) for place in places]
-    lacking = any(begun[place] < allowance.least for place in places)
-    if allowance.equal or not lacking and sum(begun.values()) % 2:
+    places = range(len(allocation.costs))
+    spent = [_spent(allocation, known, later, place) for place in places]
+    lacking = any(begun[place] < allocation.least for place in places)
+    if allocation.equal or not lacking and sum(begun.values()) % 2:
         return sorted(places, key=lambda place: (spent[place], place))
-    promised = _promised(allowance, known)
+    promised = _promised(allocation, known)
     return sorted(
         places,
         key=lambda place: (
             (0, begun[place], 0.0, place)
-            if begun[place] < allowance.least
+            if begun[place] < allocation.least
             else (1, 0, -promised[place], spent[place], place)
         ),
     )
 
 
-def _spent(allowance: Allowance, known: Sequence[Seen], later: Sequence[int], place: int) -> float:
+def _spent(allocation: Allocation, known: Sequence[Seen], later: Sequence[int], place: int) -> float:
     """What was spent on a method; a trial that may still run counts with all its rounds, so that the answer does not
     depend on when it ends."""
     rounds = sum(seen.rounds for seen in known if seen.method == place)
-    return allowance.costs[place] * (rounds + allowance.rounds * sum(one == place for one in later))
+    return allocation.costs[place] * (rounds + allocation.rounds * sum(one == place for one in later))
 
 
-def _promised(allowance: Allowance, known: Sequence[Seen]) -> list[float]:
+def _promised(allocation: Allocation, known: Sequence[Seen]) -> list[float]:
     """By method, what a new trial of it promises per cost; nothing while there is no estimate. Variances are those
     beside the mean of all that ran to their end: what a seed does to all alike promises nothing."""
-    found = standing([seen.trial for seen in known], allowance.sign)
+    found = standing([seen.trial for seen in known], allocation.sign)
     if found is None:
-        return [0.0] * len(allowance.costs)
+        return [0.0] * len(allocation.costs)
     gains = []
-    for place, cost in enumerate(allowance.costs):
+    for place, cost in enumerate(allocation.costs):
         tried = [seen.trial for seen in known if seen.method == place]
-        gains.append(of_a_new_one(found, tried, allowance.rounds) / cost if tried else 0.0)
+        gains.append(of_a_new_one(found, tried, allocation.rounds) / cost if tried else 0.0)
     return gains
 
 
-def rule(allowance: Allowance, place: int, known: Sequence[tuple[int, History]], grace: int, reduction: int) -> Rule:
+def rule(
+    allocation: Allocation, place: int, known: Sequence[tuple[int, LearningCurve]], grace: int, reduction: int
+) -> Rule:
     """The stop rule of a trial of the method at `place`, by the histories of known trials of all methods."""
-    own = allowance.costs[place]
+    own = allocation.costs[place]
     others: dict[int, list[Vector]] = {}
-    for level in levels(allowance, grace, reduction):
+    for level in levels(allocation, grace, reduction):
         rung = reaches(level, own)
-        if rung < grace or 3 * rung > 2 * allowance.rounds:
+        if rung < grace or 3 * rung > 2 * allocation.rounds:
             continue
-        values = [_at_cost(history, level, allowance.costs[method], allowance.rounds) for method, history in known]
+        values = [_at_cost(history, level, allocation.costs[method], allocation.rounds) for method, history in known]
         others[rung] = [value for value in values if value is not None and all(map(math.isfinite, value))]
     return Halving(reduction, others)
 
 
-def levels(allowance: Allowance, grace: int, reduction: int) -> list[float]:
+def levels(allocation: Allocation, grace: int, reduction: int) -> list[float]:
     """The costs at which trials are compared, up to two thirds of the dearest method's trial."""
-    found, level = [], grace * min(allowance.costs)
-    while 3 * level <= 2 * allowance.rounds * max(allowance.costs):
+    found, level = [], grace * min(allocation.costs)
+    while 3 * level <= 2 * allocation.rounds * max(allocation.costs):
         found.append(level)
         level *= reduction
     return found
@@ -157,7 +181,43 @@ def reaches(level: float, cost: float) -> int:
     return max(1, math.ceil(level / cost - _ROUNDING))
 
 
-def _at_cost(history: History, level: float, cost: float, rounds: int) -> Vector | None:
+def _at_cost(history: LearningCurve, level: float, cost: float, rounds: int) -> Vector | None:
     """What a trial had when it had cost `level`; None where it was stopped for less."""
     round_ = min(reaches(level, cost), rounds)
     return value_at(history.curve, round_) if history.rounds >= round_ else None
+
+
+def taught(
+    space: Space,
+    had: Sequence[FrozenTrial],
+    known: Sequence[FrozenTrial],
+    seen: Sequence[tuple[Space, FrozenTrial]],
+    sign: float,
+) -> Point | None:
+    """The next trial of the method with this space; None where there is nothing to be taught.
+
+    had: the method's trials, those that run included. known: those of them that the next one may look at; seen: all
+    that it may look at, of every method. sign: 1 where more is better, -1 where less is."""
+    good = [(of, trial) for of, trial in seen if _whole(trial) and not is_unreached(trial.values[0])]
+    best = max(good, key=lambda item: sign * item[1].values[0], default=None)
+    own = max((t for t in known if _whole(t)), key=lambda t: sign * t.values[0], default=None)
+    if best is None or own is None or sign * own.values[0] >= sign * best[1].values[0]:
+        return None
+    values = _mixed(space, space.values(own.params), best[0].values(best[1].params))
+    if any(space.values(trial.params) == values for trial in had):
+        return None
+    return Point(values, f"the best configuration of {best[0].method}")
+
+
+def _whole(trial: FrozenTrial) -> bool:
+    """Whether a trial ran to its end."""
+    return trial.state.name == "COMPLETE"
+
+
+def _mixed(space: Space, own: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
+    """`own` with what is `given`, one parameter after the other, where the result is still a point of the space."""
+    values = dict(own)
+    for key in own:
+        changed = values | {key: given.get(key, own[key])}
+        values = changed if space.searches(changed) else values
+    return values

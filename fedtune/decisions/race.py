@@ -52,6 +52,29 @@ def is_further(trial: FrozenTrial) -> bool:
     return first_of(trial) is not None
 
 
+def over_seeds(known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Every configuration of the `known` trials once, with the mean over its seeds, as samplers see it."""
+    from optuna.trial import create_trial
+
+    values: dict[object, list[float]] = {}
+    for trial in known:
+        if trial.state.name == "COMPLETE":
+            values.setdefault(configuration(trial), []).append(trial.values[0])
+    found = []
+    for trial in known:
+        if is_further(trial):
+            continue
+        if trial.state.name == "COMPLETE":
+            trial = create_trial(
+                values=[float(np.mean(values[configuration(trial)]))],
+                params=trial.params,
+                distributions=trial.distributions,
+                system_attrs=trial.system_attrs,
+            )
+        found.append(trial)
+    return found
+
+
 def spent(trials: Sequence[FrozenTrial], experiment: Experiment) -> int:
     """Seed-rounds that a race's trials took; one that still runs counts with all its rounds. Results of earlier runs
     cost nothing."""

@@ -1,33 +1,38 @@
-"""Drives a run: reads what has been recorded, runs on Ray what is left (`ray_session.py`), and says how it ended.
+"""Drives an experiment: reads what has been recorded, runs on Ray what is left (`ray_session.py`), and says how it
+ended.
 
 The queue says which trial comes next (`queue.py`), and a trial itself says when it ends: `trainables/tune.py` asks the
-rule of `early_stopping.py` after every round.
+rule of `early_stopping.py` after every round. An experiment has one stage or several, one after the other in the same
+Ray: `fedtune auto` searches, then trains on fresh seeds, then trains the leader.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedtune.console.progress import ProgressDisplay
-from fedtune.execution.extend_rounds import go_on
-from fedtune.execution.imported_trials import settle
 from fedtune.execution.interrupts import Interrupts
-from fedtune.execution.queue import TrialQueue
-from fedtune.execution.race_queue import queue_of
+from fedtune.execution.queue import Queue
 from fedtune.execution.ray_session import TuneSession
-from fedtune.execution.together import Together
 from fedtune.machine import cluster
-from fedtune.machine.server_watch import ServerLoss, kept, resuming
-from fedtune.record.experiment import Experiment
+from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
+from fedtune.record.experiment import Placement
 from fedtune.record.provenance import went_on
-from search_spaces.space import Space
 
 
-@dataclass
+class Stage(NamedTuple):
+    """A part of an experiment that has to end before the next one begins."""
+
+    queue: Queue
+    watch: ProgressDisplay
+    placement: Placement
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a session of driving ended."""
 
@@ -38,76 +43,85 @@ class Outcome:
 
 def drive(
     folder: Path,
-    experiment: Experiment,
-    space: Space,
-    watch: ProgressDisplay,
+    stages: Iterable[Callable[[], Stage | None]],
     *,
+    again: str | None = None,
     simulate: Callable[..., Any] | None = None,
 ) -> Outcome:
-    """Runs what is left of the run in `folder`, whose experiment and space these are. The caller holds the run's lock.
+    """Runs what is left of the experiment in `folder`, whose lock the caller holds. stages: each makes itself when
+    the one before it has ended, or says that nothing is left of it. again: the command that goes on, where that is not
+    `fedtune resume`. simulate: replaces the engine in tests.
 
-    Raises `UserError` where the disk is full, more is asked for than the machine has, or Ray's servers do not
-    start or die. `simulate` replaces the engine in tests."""
-    go_on(folder, experiment)
-    queue = queue_of(folder, experiment, space)
-    if experiment.taken:
-        settle(queue, folder, experiment)
-    return drive_queue(folder, experiment, queue, watch, simulate=simulate)
-
-
-def drive_queue(
-    folder: Path,
-    experiment: Experiment,
-    queue: TrialQueue | Together,
-    watch: ProgressDisplay,
-    *,
-    lost: ServerLoss | None = None,
-    simulate: Callable[..., Any] | None = None,
-) -> Outcome:
-    """Runs what is left in `queue`, of one run or of several below `folder`; `experiment` says how trials are placed.
-    `lost` is that of a caller who leaves Ray later, or whom another command than `resume` continues. Raises as
-    `drive`."""
-    deadline = None if experiment.time is None else time.monotonic() + experiment.time
-    again = queue.damaged()
-    for trial in queue.trials():
-        home = queue.home(trial.number)
-        if trial.number in again:
-            queue.again(trial.number, None)
-        elif trial.state.is_finished():
-            own = trial.user_attrs.get("rounds", 0) if home.number >= home.experiment.taken else 0
-            watch.past(trial.number, trial.state.name, trial.values, home.space.values(trial.params), own)
-    if queue.finished:
-        return Outcome(finished=True)
-    for one in queue.folders:
-        elsewhere = went_on(one)
-        if elsewhere is not None:
-            watch.say(elsewhere)
-    with ServerLoss(resuming(folder)) as own:
-        return _fitted(folder, experiment, queue, watch, deadline, lost or own, simulate)
+    Raises `UserError` where the disk is full, more is asked for than the machine has, or Ray's servers do not start or
+    die."""
+    outcome = Outcome(finished=True)
+    try:
+        with _Driver(folder, again or resuming(folder), simulate) as driver:
+            for stage in stages:
+                found = stage()
+                outcome = Outcome(finished=True) if found is None else driver.run(found)
+                if not outcome.finished:
+                    break
+    except KeyboardInterrupt:
+        return Outcome(finished=False, interrupted=True)
+    return outcome
 
 
-def _fitted(
-    folder: Path,
-    experiment: Experiment,
-    queue: TrialQueue | Together,
-    watch: ProgressDisplay,
-    deadline: float | None,
-    lost: ServerLoss,
-    simulate: Callable[..., Any] | None,
-) -> Outcome:
-    """One session of Ray Tune."""
-    lost.check()
-    ray = cluster.joined(
-        experiment.address,
-        trials=experiment.concurrency,
-        cpus=experiment.cpus_per_trial,
-        gpus=experiment.gpus_per_trial,
-    )
-    with Interrupts() as interrupts, kept(lost.again), ray as scratch:
-        interrupts.check()
-        session = TuneSession(folder, experiment, queue, watch, deadline, interrupts, lost, simulate)
-        session.fit(scratch)
-    if session.failure is not None:
-        raise session.failure
-    ended = queue.finished
-    return Outcome(ended, session.interrupted and not ended, session.out_of_time and not ended)
+class _Driver:
+    """A Ray that is joined for the first trial that is left, and stays to the last one."""
+
+    def __init__(self, folder: Path, again: str, simulate: Callable[..., Any] | None) -> None:
+        self._folder, self._simulate = folder, simulate
+        self._lost, self._interrupts, self._left = ServerLoss(again), Interrupts(), ExitStack()
+        #: Where Ray Tune writes, and the watch over Ray's servers, once it is joined.
+        self._joined: tuple[Path, ServerWatch] | None = None
+        self._sessions = 0
+
+    def __enter__(self) -> _Driver:
+        self._left.enter_context(self._lost)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._left.__exit__(*error)
+
+    def run(self, stage: Stage) -> Outcome:
+        """Runs what is left of a stage."""
+        queue, watch, placement = stage
+        with watch:
+            damaged = queue.damaged()
+            for number in range(queue.started):
+                if number in damaged:
+                    queue.again(number, None)
+                elif (trial := queue.trial(number)).state.is_finished():
+                    part, own = queue.at(number)
+                    rounds = trial.user_attrs.get("rounds", 0) if own >= part.experiment.taken else 0
+                    watch.past(number, trial.state.name, trial.values, part.space.values(trial.params), rounds)
+            if queue.finished:
+                return Outcome(finished=True)
+            for part in queue.parts:
+                if (elsewhere := went_on(part.folder)) is not None:
+                    watch.say(elsewhere)
+            with kept(self._lost.again):
+                scratch, servers = self._join(placement)
+            self._lost.check()
+            self._interrupts.check()
+            self._sessions += 1
+            session = TuneSession(
+                self._folder, placement, queue, watch, self._interrupts, servers, self._lost, self._simulate
+            )
+            session.fit(scratch / str(self._sessions))
+            if session.failure is not None:
+                raise session.failure
+            ended = queue.finished
+            return Outcome(ended, session.interrupted and not ended, session.out_of_time and not ended)
+
+    def _join(self, place: Placement) -> tuple[Path, ServerWatch]:
+        """Joins Ray, where that was not done yet. From here on signals are noted until Ray has been left."""
+        if self._joined is None:
+            self._left.enter_context(self._interrupts)
+            ray = cluster.joined(place.address, trials=place.concurrency, cpus=place.cpus, gpus=place.gpus)
+            scratch = self._left.enter_context(ray)
+            # Between two sessions too: until Ray has been left, whatever waits for a server may wait for ever.
+            servers = ServerWatch(self._lost.note, patience=patience(place.address))
+            self._joined = scratch, self._left.enter_context(servers)
+        return self._joined

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedtune.decisions.history import seeds_of
 from search_spaces import run_folder
 
 if TYPE_CHECKING:
@@ -53,13 +54,6 @@ def outcome(ending: Ending, metrics: Sequence[str]) -> Outcome:
     return Outcome(state, final if state == TrialState.COMPLETE else None, attributes)
 
 
-def curve(trial: FrozenTrial) -> dict[int, tuple[float, ...]]:
-    """The means of the metrics that the study has of a trial, by round."""
-    if "curve" in trial.user_attrs:
-        return {int(r): tuple(values) for r, values in json.loads(trial.user_attrs["curve"]).items()}
-    return {r: (value,) for r, value in trial.intermediate_values.items()}
-
-
 def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial]) -> list[int]:
     """The numbers of those of `trials`, all of the run in `folder`, that have ended and lack rows that they had. (Not
     of those that were taken from earlier runs, which this run cannot compute.) Raises `OSError` where a file cannot be
@@ -70,12 +64,9 @@ def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial])
     for trial in trials:
         if not trial.state.is_finished() or trial.number < experiment.taken:
             continue
-        # A final run's trial and a race's have a seed of their own.
-        own = trial.user_attrs.get("seed")
-        seeds = experiment.trial_seeds(trial.number) if own is None else (int(own),)
         rows = folder / run_folder.trial_folder(trial.number) / run_folder.ROUNDS
         try:
-            first_rows(rows, int(trial.user_attrs.get("rounds", 0)), seeds)
+            first_rows(rows, int(trial.user_attrs.get("rounds", 0)), seeds_of(experiment, trial))
         except Damaged:
             found.append(trial.number)
     return found

@@ -1,285 +1,166 @@
-"""Which trial comes next: one that was interrupted, or a new one that the sampler proposes. Knows Optuna, and nothing
-of Ray.
+"""The trials of an experiment: those that have ended, those that run, and the next one. Knows the studies in which they
+are recorded, and nothing of Ray.
 
-Trial n is proposed, and later stopped, by what trials 0 … n - lag did (`Experiment.seen`) and by nothing else, except
-that `ei` does not propose what a later one has already; it waits until all of those have finished. Its sampler is made
-fresh, seeded by (seed, n), and asked on a view of the study that holds just them.
-So a search is one fixed sequence of trials, whatever ran side by side and however often it was interrupted. `lag`
-bounds how many trials can run at once; where neither sampler nor scheduler looks back, nothing waits. Results taken
-from earlier runs are the first trials of the study, and every other trial sees all of them.
-
-Where the experiment has several conditions, every configuration is run under each of them (`conditions.py`): trials are
-stopped by what trials under the same condition did, and samplers see each configuration once.
+Which trial comes next is said by `fedtune.decisions.proposals`: one that is new. Before any new one come those that
+were interrupted and go on. An experiment is one fixed sequence of trials, whatever ran side by side and however often
+it was interrupted; `Experiment.lag` bounds how many can run at once.
 """
 
 from __future__ import annotations
 
+import copy
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from fedtune.decisions import expected_improvement, own_sampler
-from fedtune.decisions.conditions import Crossed, merged, without
-from fedtune.decisions.early_stopping import History, Later, Never, Rule, rule
-from fedtune.decisions.known_points import KnownPoints, Point
-from fedtune.decisions.optuna_samplers import EI, SAMPLERS, ask, make_sampler, seen_by_sampler
-from fedtune.decisions.own_sampler import Propose
-from fedtune.decisions.sampling import generator
-from fedtune.execution.outcome import curve, damaged, outcome
+from fedtune.decisions.early_stopping import Rule
+from fedtune.decisions.history import DONE, Answer, History, Next, Part, curve, seeds_of
+from fedtune.decisions.proposals import propose, stop_rule
+from fedtune.decisions.race import unfinished
+from fedtune.execution.outcome import damaged, outcome
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
-from search_spaces.metrics import METRICS
+from search_spaces.errors import UserError
 from search_spaces.parameter import Value
+from trainables.worker import rounds_jsonl
+from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:
-    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-    from fedtune.record.experiment import Experiment
-    from search_spaces.space import Space
+    from fedtune.decisions.method_allocation import Allocation
     from trainables.tune import Ending
 
-
-class StopRules:
-    """The rules of one search. What is asked of it with the same trials is answered in the same way."""
-
-    def __init__(self, experiment: Experiment) -> None:
-        self._experiment = experiment
-
-    def rule(self, known: Sequence[FrozenTrial]) -> Rule:
-        """The rule of a trial that may look at the `known` ones, which have ended."""
-        e = self._experiment
-        if e.scheduler == "none":
-            return Never()
-        histories = [self.history(trial) for trial in known]
-        return rule(e.scheduler, histories, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor)
-
-    def history(self, trial: FrozenTrial) -> History:
-        """What the rules read of a trial that has ended."""
-        return History(int(trial.user_attrs.get("rounds", 0)), self._signed(curve(trial)))
-
-    def _signed(self, measured: Mapping[int, Sequence[float]]) -> dict[int, tuple[float, ...]]:
-        """Turned so that larger is better."""
-        signs = self._experiment.signs
-        return {r: tuple(s * v for s, v in zip(signs, values, strict=True)) for r, values in measured.items()}
+#: User attributes that a trial has before it ends (`search_spaces.run_folder`).
+_OF_RUNNING = ("from", "share", "curve")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A trial to be run: its number in the study, its searched values by key, its stop rule."""
+    """A trial to be run: its number, its run and its number there, its searched values by key, its stop rule."""
 
     number: int
+    part: Part
+    own: int
     values: Mapping[str, Value]
     rule: Rule
     #: What it is simulated over.
     seeds: tuple[int, ...]
     resumed: bool
-    #: Cores and GPUs it goes on with after having run out of memory; None is the search's usual share.
+    #: Cores and GPUs it goes on with after having run out of memory; None is the experiment's usual share.
     share: tuple[float, float] | None
 
 
-class Home(NamedTuple):
-    """Where a trial belongs: its run and its number there."""
+class Queue:
+    """The trials of an experiment. One process at a time holds it (`fedtune.record.run_directory.lock`)."""
 
-    folder: Path
-    experiment: Experiment
-    space: Space
-    number: int
-
-
-class TrialQueue:
-    """The trials of one run: those that have ended, those that run, and the next one. One process at a time holds one
-    (`fedtune.record.run_directory.lock`)."""
-
-    def __init__(self, folder: Path, experiment: Experiment, space: Space, study: StudyFile | None = None) -> None:
-        """`study`: in place of the one in `folder`, for a search that is replayed rather than run."""
-        from optuna.trial import TrialState
-
-        self.folder, self.experiment, self.space = folder, experiment, space
-        self._study = StudyFile(folder) if study is None else study
-        self._signs = [1.0 if METRICS[name].direction == "maximize" else -1.0 for name in experiment.metric]
-        self._points = KnownPoints(experiment, space)
-        self._crossed = Crossed.of(experiment, space)
-        expected_improvement.check(space.search)
-        name = experiment.sampler
-        self._own = None if name in SAMPLERS else own_sampler.load(name)
-        #: By condition: early values and their order under one say nothing of another.
-        self._stop_rules = StopRules(self.experiment)
-        self._trials: dict[int, FrozenTrial] = {t.number: t for t in self._study.trials()}
-        self._reported = {number: curve(trial) for number, trial in self._trials.items()}
-        #: Trials to go on with, oldest first, before anything new: left running by a driver that ended, or put back
-        #: here.
-        self._waiting = sorted(number for number, trial in self._trials.items() if trial.state == TrialState.RUNNING)
+    def __init__(
+        self, parts: Sequence[Part], allocation: Allocation | None = None, studies: Sequence[StudyFile] | None = None
+    ) -> None:
+        """parts: the runs of the experiment. allocation: as of `History`. studies: in place of those in the runs'
+        folders, for an experiment that is replayed rather than run."""
+        self._studies = [StudyFile(part.folder) for part in parts] if studies is None else list(studies)
+        self._trials: list[dict[int, FrozenTrial]] = []
+        for part, study in zip(parts, self._studies, strict=True):
+            part.check()
+            self._trials.append({trial.number: trial for trial in study.trials()})
+        found = [(place, trial) for place, trials in enumerate(self._trials) for trial in trials.values()]
+        shared = allocation is not None
+        found.sort(key=lambda item: (item[1].user_attrs[run_folder.PLACE] if shared else item[1].number, item[0]))
+        self._order = [(place, trial.number) for place, trial in found]
+        self._numbers = {at: number for number, at in enumerate(self._order)}
+        #: What has happened so far. It changes with this queue; decisions only read it.
+        self.history = History(tuple(parts), self._trials, self._order, allocation)
+        self._reported = [curve(trial) for _, trial in found]
+        #: Trials to go on with, before anything new: left running by a driver that ended, or put back here.
+        self._waiting = {number for number, (_, trial) in enumerate(found) if trial.state.name == "RUNNING"}
+        #: What was proposed and not begun yet; None after any change.
+        self._next: Next | Answer | None = None
 
     # -- proposing -------------------------------------------------------------------------------------------------
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """The runs of the experiment."""
+        return tuple(self.history.parts)
+
+    @property
     def started(self) -> int:
-        """Trials in the study, whatever became of them."""
-        return len(self._trials)
+        """How many trials have been begun, whatever became of them."""
+        return len(self._order)
 
     @property
     def exhausted(self) -> bool:
-        """Whether every trial of the budget has been proposed."""
-        return not self._waiting and self.started >= self.experiment.trials
+        """Whether every trial has been begun, and none waits to go on."""
+        return not self._waiting and self._proposed() is DONE
 
     @property
     def finished(self) -> bool:
-        """Whether every trial of the budget has ended."""
-        return self.exhausted and all(trial.state.is_finished() for trial in self._trials.values())
+        """Whether every trial has ended."""
+        return not self._waiting and self.history.ended and self._proposed() is DONE
+
+    def at(self, number: int) -> tuple[Part, int]:
+        """The run of trial `number`, and its number there."""
+        place, own = self._order[number]
+        return self.history.parts[place], own
+
+    def trial(self, number: int) -> FrozenTrial:
+        """Trial `number`, as last seen or written here, under its number in its run."""
+        return self.history.trial(number)
 
     def trials(self) -> list[FrozenTrial]:
-        """All trials in order, as last seen or written here."""
-        return [self._trials[number] for number in sorted(self._trials)]
-
-    def home(self, number: int) -> Home:
-        """Where trial `number` belongs."""
-        return Home(self.folder, self.experiment, self.space, number)
-
-    @property
-    def folders(self) -> list[Path]:
-        """The run directories that this queue's trials belong to."""
-        return [self.folder]
+        """All trials in order, each under its number in its run."""
+        return [self.trial(number) for number in range(self.started)]
 
     def damaged(self) -> list[int]:
         """The trials that have ended and are to be computed again (`fedtune.execution.outcome`)."""
-        return damaged(self.folder, self.experiment, self.trials())
+        found = [damaged(part.folder, part.experiment, self.history.of(n)) for n, part in enumerate(self.parts)]
+        return [self._numbers[place, own] for place, numbers in enumerate(found) for own in numbers]
 
     def propose(self) -> Proposal | None:
         """The next trial; None while it has to wait for others, or when there is none left (`exhausted`)."""
-        if self.exhausted:
-            return None
         resumed = bool(self._waiting)
-        number = self._waiting[0] if resumed else self.started
-        known = self._known(number)
-        if known is None:
-            return None
         if resumed:
-            self._waiting.pop(0)
-        else:
-            self._create(number, known)
-            if number not in self._trials:
+            number = min(self._waiting)
+            if self.history.seen(*self._order[number]) is None:
                 return None
-        values = self.space.values(self._trials[number].params)
-        rule = self._rule(number, known)
-        return Proposal(number, values, rule, self._seeds(number), resumed, self._share(number))
-
-    @property
-    def waiting(self) -> int | None:
-        """The trial to go on with before anything new."""
-        return self._waiting[0] if self._waiting else None
+            self._waiting.remove(number)
+        else:
+            found = self._proposed()
+            if not isinstance(found, Next):
+                return None
+            number = self._begin(found)
+        place, own = self._order[number]
+        part, trial = self.history.parts[place], self.trial(number)
+        values, rule = part.space.values(trial.params), stop_rule(self.history, place, own)
+        seeds = seeds_of(part.experiment, trial)
+        return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number))
 
     def next_share(self) -> tuple[float, float] | None:
         """The share that the next proposal will ask for, where it is not the usual one."""
-        return self._share(self._waiting[0]) if self._waiting else None
+        return self._share(min(self._waiting)) if self._waiting else None
 
     def _share(self, number: int) -> tuple[float, float] | None:
-        found = self._trials[number].user_attrs.get("share")
+        found = self.trial(number).user_attrs.get("share")
         return None if found is None else (float(found[0]), float(found[1]))
 
-    def _known(self, number: int) -> list[FrozenTrial] | None:
-        """The trials that trial `number` may look at; None while one of them still runs."""
-        if not self.experiment.looks_back:
-            return []
-        known = [self._trials[n] for n in range(self.experiment.seen(number))]
-        return known if all(trial.state.is_finished() for trial in known) else None
+    def _proposed(self) -> Next | Answer:
+        """What `propose` says of the trials as they are now."""
+        if self._next is None:
+            self._next = propose(self.history)
+        return self._next
 
-    def _seeds(self, number: int) -> tuple[int, ...]:
-        return self.experiment.trial_seeds(number)
-
-    def _rule(self, number: int, known: Sequence[FrozenTrial]) -> Rule:
-        here = self.space.condition_of(self._trials[number].params)
-        made = self._stop_rules.rule(self._under(here, known))
-        before = self._trials[number].user_attrs.get(run_folder.WENT_ON)
-        return Later(before, made) if isinstance(before, int) else made
-
-    def _under(self, condition: Mapping[str, Value], trials: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:
-        """Those of `trials` that are under this condition."""
-        return [trial for trial in trials if self.space.condition_of(trial.params) == condition]
-
-    def _condition(self, number: int) -> dict[str, Value]:
-        """The condition that trial `number` is under; a grid's cells hold theirs."""
-        point = self._points.of(number, 0) if self.experiment.sampler == "grid" and self._crossed.several else None
-        return self._crossed.condition(number) if point is None else self.space.condition_of(point.values)
-
-    def _create(self, number: int, known: Sequence[FrozenTrial]) -> None:
-        """Asks the sampler and writes the trial, running, in one transaction. Under a further condition the
-        configuration is that of the first one."""
-        first = self._crossed.first(number)
-        if first < number:
-            proposed, origin = self._trials[first], str(self._trials[first].user_attrs.get("from", ""))
-        else:
-            proposed, origin = self._asked(number, self._crossed.place(number), known)
-        # A final run's seed belongs to the trial; a search's seeds are the experiment's.
-        user: dict[str, Any] = {"seed": self.experiment.seeds[number]} if self.experiment.kind == "run" else {}
-        self._add(number, proposed, user | ({"from": origin} if origin else {}))
-
-    def _asked(self, number: int, place: int, known: Sequence[FrozenTrial]) -> tuple[FrozenTrial, str]:
-        """What trial `number` is to be, the configuration at `place`, and where its values come from (empty: the
-        sampler)."""
-        point = self._point(number, place, known)
-        if point is None and self.experiment.sampler == EI:
-            return self._promising(number, known), ""
-        if point is None and self._own is not None:
-            return self._own_proposal(self._own, number, known), ""
-        seen = [trial for trial in self._shown(known) if trial is not None]
-        sampler = self._sampler(number, is_known=point is not None)
-        values = None if point is None else point.values
-        proposed = ask(sampler, self.experiment.metric, seen, self.space, values)
-        return proposed, "" if point is None else point.origin
-
-    def _own_proposal(self, propose: Propose, number: int, known: Sequence[FrozenTrial]) -> FrozenTrial:
-        """What a sampler of the user's own proposes for trial `number`."""
-        name, rng = self.experiment.sampler, generator(self.experiment.seed, number, "own sampler")
-        return own_sampler.proposed(propose, name, self.space, self._configurations(known), self._signs, rng)
-
-    def _configurations(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        """The finished trials; of one that ran under several conditions each configuration once, without these."""
-        seen = [t for t in self._shown(known) if t is not None] if self._crossed.several else known
-        return [without(trial, self.space.vary.keys()) for trial in seen]
-
-    def _promising(self, number: int, known: Sequence[FrozenTrial]) -> FrozenTrial:
-        """What promises most, for trial `number`."""
-        seen = self._configurations(known)
-        had = [without(self._trials[n], self.space.vary.keys()).params for n in range(number)]
-        return expected_improvement.proposed(self.space, seen, had, self._signs[0], self.experiment.seed, number)
-
-    def _point(self, number: int, place: int, known: Sequence[FrozenTrial]) -> Point | None:
-        """The values of trial `number`, the configuration at `place`, where they are known before a sampler is
-        asked."""
-        return self._points.of(place, self._crossed.place(self.experiment.seen(number)))
-
-    def _add(self, number: int, proposed: FrozenTrial, user: Mapping[str, Any]) -> None:
-        """Writes trial `number`, which runs from now on."""
-        import optuna
-
-        condition = self._condition(number)
-        varied = {key: self.space.vary[key].distribution() for key in condition}
-        self._study.add(
-            optuna.trial.create_trial(
-                state=optuna.trial.TrialState.RUNNING,
-                params=proposed.params | condition,
-                distributions=proposed.distributions | varied,
-                system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
-                user_attrs=dict(user),
-            )
-        )
+    def _begin(self, found: Next) -> int:
+        """Writes a trial, which runs from now on, and returns its number."""
+        at = found.part, len(self._trials[found.part])
+        self._studies[found.part].add(found.trial)
+        number = self._numbers[at] = len(self._order)
+        self._order.append(at)
+        self._reported.append({})
         self._remember(number)
-
-    def _sampler(self, number: int, *, is_known: bool) -> BaseSampler:
-        """Whom to ask for trial `number`. Where its values are known, what a sampler proposes is thrown away, so a
-        cheap one is asked; only NSGA-II is to note to which generation the trial belongs."""
-        e = self.experiment
-        if is_known and e.sampler != "nsga2":
-            return make_sampler("random", e.seed, number)
-        return make_sampler(e.sampler, e.seed, number, [self._trials[n] for n in range(min(number, e.taken))])
-
-    def _shown(self, known: Sequence[FrozenTrial]) -> list[FrozenTrial | None]:
-        """The finished trials as this search's sampler is to see them."""
-        if self._crossed.several:
-            return list(merged(known, self._crossed, self.experiment, self.space.vary.keys()))
-        return seen_by_sampler(known, self._signs, completes_only=self.experiment.sampler in ("gp", "nsga2"))
+        return number
 
     # -- remembering -----------------------------------------------------------------------------------------------
 
@@ -287,47 +168,121 @@ class TrialQueue:
         """A round's values. Reporting a round twice, an unmeasured one, or one of a trial that is computed again after
         its end changes nothing. (Optuna keeps curves for one metric only; those of several are written with the trial's
         end.)"""
-        if values is None or round_ in self._reported[number] or self._trials[number].state.is_finished():
+        if values is None or round_ in self._reported[number] or self.trial(number).state.is_finished():
             return
+        place, own = self._order[number]
         if len(values) == 1:
-            self._study.set_value(number, round_, float(values[0]))
+            self._studies[place].set_value(own, round_, float(values[0]))
         self._reported[number][round_] = tuple(values)
 
     def finish(self, number: int, ending: Ending) -> None:
         """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it
         is."""
-        if self._trials[number].state.is_finished():
+        if self.trial(number).state.is_finished():
             return
-        if len(self._signs) == 1:
+        place, own = self._order[number]
+        metrics = self.history.parts[place].experiment.metric
+        if len(metrics) == 1:
             for round_, values in sorted(ending.curve.items()):
                 self.report(number, round_, values)
-        state, final, attributes = outcome(ending, self.experiment.metric)
+        state, final, attributes = outcome(ending, metrics)
         for key, value in attributes.items():
-            self._study.set_attribute(number, key, value)
+            self._studies[place].set_attribute(own, key, value)
         if state is not None:
-            self._study.end(number, state, final)
+            self._studies[place].end(own, state, final)
         self._remember(number)
-
-    def take(self, number: int, ending: Ending) -> None:
-        """Writes trial `number`, whose result was taken from an earlier run. Those before it are there already."""
-        if number == self.started:
-            self._create(number, (self._known(number) or []) if self.experiment.sampler == "nsga2" else [])
-        self.finish(number, ending)
-        self._waiting = [other for other in self._waiting if other != number]
 
     def again(self, number: int, share: tuple[float, float] | None) -> None:
         """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as
         before). The study never sees a failure; and of one that had ended, and is computed again, nothing at all."""
-        if share is not None and not self._trials[number].state.is_finished():
-            self._study.set_attribute(number, "share", list(share))
+        if share is not None and not self.trial(number).state.is_finished():
+            place, own = self._order[number]
+            self._studies[place].set_attribute(own, "share", list(share))
             self._remember(number)
-        self._waiting = sorted({*self._waiting, number})
+        self._waiting.add(number)
 
     def mark(self, number: int, reason: str) -> None:
         """Notes why a trial that did not end stands still."""
-        self._study.set_attribute(number, "stop_reason", reason)
+        place, own = self._order[number]
+        self._studies[place].set_attribute(own, "stop_reason", reason)
 
     def _remember(self, number: int) -> None:
-        trial = self._study.trials()[number]
-        self._trials[number] = trial
+        place, own = self._order[number]
+        trial = self._studies[place].trials()[own]
+        self._trials[place][own] = trial
         self._reported[number] = curve(trial)
+        self._next = None
+
+    # -- trials whose results are there already --------------------------------------------------------------------
+
+    def take_results(self) -> None:
+        """Ends every trial whose result was taken from an earlier run and that the study does not hold yet. Its rounds
+        are in the run directory (`fedtune.record.run_directory`). A driver that is killed in between leaves the rest to
+        the next one."""
+        for place, part in enumerate(self.parts):
+            for own in range(part.experiment.taken):
+                number = self._numbers.get((place, own))
+                if number is not None and self.trial(number).state.is_finished():
+                    continue
+                ending = _result(part, own)
+                if number is None:
+                    found = self._proposed()
+                    assert isinstance(found, Next)
+                    number = self._begin(found)
+                self.finish(number, ending)
+                self._waiting.discard(number)
+
+
+def open_queue(parts: Sequence[Part], allocation: Allocation | None = None) -> Queue:
+    """The queue of what is recorded in the runs' folders, whose locks the caller holds: with results that were taken
+    from earlier runs, and with trials that go on since more rounds are planned. Raises `UserError` where a record
+    cannot be read or the disk refuses."""
+    for part in parts:
+        if part.experiment.rounds_before:
+            _reopen(part)
+    queue = Queue(parts, allocation)
+    queue.take_results()
+    return queue
+
+
+def _result(part: Part, number: int) -> Ending:
+    """How a trial ended whose rounds were taken from an earlier run."""
+    from trainables.tune import Ending
+
+    e = part.experiment
+    values = TrialValues(e.metric, e.signs)
+    path = part.folder / run_folder.trial_folder(number) / run_folder.ROUNDS
+    try:
+        rows = rounds_jsonl.first_rows(path, e.rounds, e.first_seeds)
+    except rounds_jsonl.Damaged as error:
+        raise UserError(
+            f"Trial {number} cannot be taken from an earlier run, as {error} ({path}). Begin a new run."
+        ) from error
+    for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
+        values.add(list(of_round))
+    seconds = math.fsum(row.get("seconds") or 0.0 for row in rows)
+    return Ending("completed", e.rounds, None, values.curve, seconds)
+
+
+def _reopen(part: Part) -> None:
+    """After `fedtune extend --rounds`: trials that ran all the rounds that were planned before become running ones.
+
+    They come before new ones, and go on from their last checkpoint like a trial that was interrupted. They lose their
+    values, which were those of an earlier round than others will have; the values of their rounds stay. Early stopping
+    ends none of them at a round that it had run before (`search_spaces.run_folder.WENT_ON`). Trials that were stopped
+    or that failed stay so."""
+    study = StudyFile(part.folder)
+    trials = study.trials()
+    going_on = {trial.number: _running(trial) for trial in unfinished(trials, part.experiment)}
+    if going_on:
+        study.replace([going_on.get(trial.number, trial) for trial in trials])
+
+
+def _running(trial: FrozenTrial) -> FrozenTrial:
+    from optuna.trial import TrialState
+
+    found = copy.copy(trial)
+    found.state, found.values, found.datetime_complete = TrialState.RUNNING, None, None
+    kept: dict[str, Any] = {key: value for key, value in trial.user_attrs.items() if key in _OF_RUNNING}
+    found.user_attrs = kept | {run_folder.WENT_ON: int(trial.user_attrs.get("rounds", 0))}
+    return found

@@ -18,11 +18,10 @@ from typing import Any
 from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.process_deaths import ProcessDeaths
-from fedtune.execution.queue import Proposal, TrialQueue
-from fedtune.execution.together import Together
+from fedtune.execution.queue import Proposal, Queue
 from fedtune.machine import cluster, resources
-from fedtune.machine.server_watch import ServerLoss, ServerWatch, patience
-from fedtune.record.experiment import Experiment
+from fedtune.machine.server_watch import ServerLoss, ServerWatch
+from fedtune.record.experiment import Placement
 from fedtune.record.journal import NotWritten
 from fedtune.record.provenance import begun_with
 from fedtune.record.run_directory import token, trial_folder, write_document
@@ -43,16 +42,17 @@ class TuneSession:
     def __init__(
         self,
         folder: Path,
-        experiment: Experiment,
-        queue: TrialQueue | Together,
+        placement: Placement,
+        queue: Queue,
         watch: ProgressDisplay,
-        deadline: float | None,
         interrupts: Interrupts,
+        servers: ServerWatch,
         lost: ServerLoss,
         simulate: Callable[..., Any] | None,
     ) -> None:
-        self.folder, self.experiment, self.queue, self.watch = folder, experiment, queue, watch
-        self.deadline, self.interrupts, self.lost, self.simulate = deadline, interrupts, lost, simulate
+        self.folder, self.placement, self.queue, self.watch = folder, placement, queue, watch
+        self.interrupts, self.servers, self.lost, self.simulate = interrupts, servers, lost, simulate
+        self.deadline = None if placement.time is None else time.monotonic() + placement.time
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
@@ -63,21 +63,17 @@ class TuneSession:
         #: Trials whose processes died, and what Ray said of the last one, by its name there.
         self._deaths = ProcessDeaths()
         self._said: dict[str, str] = {}
-        self._largest = (experiment.cpus_per_trial, experiment.gpus_per_trial)
+        self._largest = (placement.cpus, placement.gpus)
         #: What each of them is simulated over.
         self._seeds: dict[int, tuple[int, ...]] = {}
-        self._environment = begun_with(queue.folders[0])
+        self._environment = begun_with(queue.parts[0].folder)
 
     def fit(self, scratch: Path) -> None:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
         from trainables.worker.environment import Token
 
         self._largest = cluster.largest_machine()
-        with (
-            token(self.folder) as (path, content),
-            ServerWatch(self.lost.note, patience=patience(self.experiment.address)) as self._servers,
-            contextlib.suppress(_LeaveTune),
-        ):
+        with token(self.folder) as (path, content), contextlib.suppress(_LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
             self._call_tune(scratch)
         # Tune returns from Ctrl-C as if it had finished.
@@ -124,7 +120,7 @@ class TuneSession:
 
         if self.must_end():
             return Searcher.FINISHED
-        if len(self._live) >= self.experiment.concurrency or not self._has_room():
+        if len(self._live) >= self.placement.concurrency or not self._has_room():
             return None
         job: Any = None
         with self._keeping_failures():
@@ -135,14 +131,15 @@ class TuneSession:
                 self.watch.started(proposal.number, proposal.values)
         if job is None:
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
-            return Searcher.FINISHED if self.queue.exhausted and not self._live or self.failure is not None else None
+            over = self.failure is not None or not self._live and self.queue.exhausted
+            return Searcher.FINISHED if over else None
         return {"job": job}
 
     def _share(self, larger: tuple[float, float] | None) -> tuple[float, float]:
         """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on
         this machine."""
         if larger is None:
-            return self.experiment.cpus_per_trial, self.experiment.gpus_per_trial
+            return self.placement.cpus, self.placement.gpus
         return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
 
     def _has_room(self) -> bool:
@@ -163,17 +160,16 @@ class TuneSession:
         from trainables.tune import Job
 
         number, share = proposal.number, self._share(proposal.share)
-        home = self.queue.home(number)
-        e = home.experiment
+        e = proposal.part.experiment
         complete = {**e.values, **proposal.values}
-        folder = trial_folder(home.folder, home.number)
+        folder = trial_folder(proposal.part.folder, proposal.own)
         write_document(folder / run_folder.CONFIG, complete)
         self._shares[number], self._seeds[number] = share, proposal.seeds
         self._deaths.begin(number, folder)
         if share != self._share(None):
             self._awaited.add(number)
         return Job(
-            number=home.number,
+            number=proposal.own,
             folder=str(folder),
             method=e.method,
             values=complete,
@@ -212,8 +208,8 @@ class TuneSession:
         if error and self._lost_server():
             return  # no process outlives its server: the trial stays to be resumed
         if error:
-            home = self.queue.home(number)
-            folder = home.folder / run_folder.trial_folder(home.number)
+            part, own = self.queue.at(number)
+            folder = part.folder / run_folder.trial_folder(own)
             round_ = self._deaths.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
             ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
         if ending is None:
@@ -232,7 +228,7 @@ class TuneSession:
                     f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
                     f"go on with `{self.lost.again}`."
                 )
-        trial = self.queue.trials()[number]
+        trial = self.queue.trial(number)
         # Ray tells of a trial's last round with its end only.
         self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
@@ -248,7 +244,7 @@ class TuneSession:
 
     def _lost_server(self) -> bool:
         """Whether a server of Ray is gone, found out now."""
-        if (gone := self._servers.gone()) is not None:
+        if (gone := self.servers.gone()) is not None:
             self.lost.note(gone)
         return gone is not None
 
@@ -257,7 +253,7 @@ class TuneSession:
         which may have been for lack of memory, also without, a few times."""
         share = self._shares[number]
         # Without a GPU a trial that ran alone had the whole machine already.
-        more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.experiment.concurrency > 1 else None
+        more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.placement.concurrency > 1 else None
         if self._deaths.too_often(number) or (more is None and not died):
             return False
         self.queue.again(number, more)
@@ -300,6 +296,6 @@ class TuneSession:
 
     def _mark_interrupted(self) -> None:
         with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
-            for trial in self.queue.trials():
-                if not trial.state.is_finished():
-                    self.queue.mark(trial.number, "interrupted")
+            for number in range(self.queue.started):
+                if not self.queue.trial(number).state.is_finished():
+                    self.queue.mark(number, "interrupted")

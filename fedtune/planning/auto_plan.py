@@ -11,19 +11,18 @@ from typing import Any
 from fedtune.decisions.early_stopping import REDUCTION, default_grace
 from fedtune.machine import resources
 from fedtune.options import AutoRequest
-from fedtune.planning import auto_costs
+from fedtune.planning import auto_budget
 from fedtune.planning.auto_budget import budgeted, shown, within_budget
-from fedtune.planning.auto_methods import Able, Unable, able, check_conditions
-from fedtune.planning.auto_request import Options, options, settings
+from fedtune.planning.auto_request import Able, Options, Unable, able, check_conditions, options, settings
 from fedtune.planning.checks import runs_folder
-from fedtune.planning.plan import device_of
+from fedtune.planning.plan import Plan, device_of
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from fedtune.record.experiment import Experiment, search_seeds
-from fedtune.record.run_directory import absolute
+from fedtune.record.run_directory import absolute, new_folder, write_document
+from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.run_folder import PAPER
-from search_spaces.space import Space
 
 #: Proposes values within each method.
 SAMPLER = "tpe"
@@ -37,9 +36,20 @@ class AutoPlan:
 
     folder: Path
     record: AutoRecord
-    #: Every method's search, in the order of `record.methods`: its experiment, its space, its facts.
-    searches: tuple[tuple[Experiment, Space, Mapping[str, Any]], ...]
+    #: Every method's search, in the order of `record.methods`.
+    searches: tuple[Plan, ...]
     notes: tuple[str, ...]
+
+    def create(self) -> None:
+        """Makes the folder with its record and the run directory of every method's search, all at once or not at all.
+
+        Raises `UserError` where the folder exists or the disk refuses."""
+        with new_folder(self.folder) as temporary:
+            write_document(temporary / run_folder.AUTO, self.record.to_yaml())
+            for search in self.searches:
+                search.create(temporary / search.folder.relative_to(self.folder))
+            for name in (run_folder.BEST, run_folder.FRESH, run_folder.FINAL):
+                (temporary / name).mkdir()
 
 
 def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: None) -> AutoPlan:
@@ -68,7 +78,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     found, excluded = within_budget(request, asked, found, excluded, rounds, packing.concurrency)
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, asked, folder.name, candidates, excluded, rounds, packing.concurrency)
-    searches = tuple((_experiment(one, request, record, packing, lag), one.space, one.facts) for one, _ in found)
+    searches = tuple(_search(folder, one, _experiment(one, request, record, packing, lag)) for one, _ in found)
     return AutoPlan(folder, record, searches, _notes(record, packing.concurrency))
 
 
@@ -126,7 +136,7 @@ def _measured(
     one: Able, request: AutoRequest, asked: Options, seed: int, device: str | None, threads: int
 ) -> Candidate:
     """The method with the cost of its rounds. Raises `Unable` where its clients send too much."""
-    costs = auto_costs.measured(
+    costs = auto_budget.measured(
         one.name, one.typical, seed, device=device or "cpu", threads=threads, data_dir=request.data_dir
     )
     up = costs.pop("bytes_up")
@@ -136,6 +146,11 @@ def _measured(
             f"(--max-bytes-up)"
         )
     return Candidate(one.name, one.title, costs)
+
+
+def _search(folder: Path, one: Able, experiment: Experiment) -> Plan:
+    """The plan of one method's search."""
+    return Plan(folder / run_folder.SEARCHES / one.name, experiment, one.space, one.facts, (), one.typical)
 
 
 def _experiment(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grace
+from fedtune.decisions.known_points import WIDTHS
 from fedtune.decisions.optuna_samplers import SAMPLERS, usual
-from fedtune.decisions.prior import WIDTHS
 from fedtune.decisions.race import MOST
 from fedtune.options import MAX_SEEDS, SearchRequest, own_samplers
 from fedtune.planning import checks

@@ -15,7 +15,7 @@ from analysis.reproduce.folder import is_made
 from analysis.runs import Run, shapes
 from fedtune.options import ExtendRequest
 from fedtune.planning.checks import whole
-from fedtune.planning.placed import check_placement
+from fedtune.planning.resume_checks import check_placement
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
 from search_spaces.space import Space

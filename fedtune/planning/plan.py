@@ -17,16 +17,14 @@ from fedtune.planning import checks
 from fedtune.planning.budget import Budget, budgeted
 from fedtune.planning.checks import runs_folder, seconds_of
 from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions
-from fedtune.planning.earlier_runs import opened
-from fedtune.planning.known import known
 from fedtune.planning.preflight import preflight
 from fedtune.planning.selection import Selection, selected_by
 from fedtune.planning.settings import settled
 from fedtune.planning.waiting import waiting_notes
+from fedtune.planning.warm_start import known, opened
 from fedtune.record.experiment import Experiment, looks_back
-from fedtune.record.provenance import sampler_file
-from fedtune.record.run_directory import absolute
-from fedtune.record.taken_trials import TakenTrial
+from fedtune.record.provenance import provenance, sampler_file
+from fedtune.record.run_directory import TakenTrial, absolute, create
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -50,6 +48,12 @@ class Plan:
     request: SearchRequest | None = None
     #: Results of earlier runs, those of the first trials.
     taken: tuple[TakenTrial, ...] = ()
+
+    def create(self, folder: Path | None = None) -> None:
+        """Makes the run directory, or one for it at `folder`, where several are made under another name first. Raises
+        `UserError` where it exists or the disk refuses."""
+        made = provenance(device="cuda" if self.experiment.gpus_per_trial else "cpu", **self.facts)
+        create(self.folder if folder is None else folder, self.experiment, self.space, made, self.taken)
 
 
 def plan(request: SearchRequest) -> Plan:

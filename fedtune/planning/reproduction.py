@@ -115,6 +115,24 @@ def plan_reproduction(asked: ReproduceRequest) -> Planned:
     return Planned(asked, folder, reproduction, record, tuple(wanted.values()))
 
 
+def planned_again(folder: Path) -> Planned:
+    """What was begun in `folder`: the rows and columns of which there is a run. Raises `UserError` as
+    `plan_reproduction`."""
+    check_plain_made(folder)
+    record = read_record(folder)
+    here, small = record.here, record.profile == "small"
+    asked = ReproduceRequest(
+        record.reproduction, small=small, rounds=here.rounds, seeds=here.seeds, runs_dir=str(folder.parent)
+    )
+    if folder.name != _name(asked):
+        asked = dataclasses.replace(asked, dataset=here.dataset)
+    begun = sorted(path for path in (folder / run_folder.CELLS).glob("*") if path.is_dir())
+    if begun:
+        asked = dataclasses.replace(asked, data_dir=Experiment.read(begun[0]).data_dir)
+    planned = plan_reproduction(asked)
+    return dataclasses.replace(planned, parts=tuple(part for part in planned.parts if part.exists) or planned.parts)
+
+
 def _chosen(asked: ReproduceRequest, reproduction: Reproduction, problems: list[str]) -> set[tuple[str, Place]]:
     """The row and the condition of every run that is asked for."""
     if reproduction.heatmap and (asked.rows or asked.columns):
@@ -127,10 +145,15 @@ def _chosen(asked: ReproduceRequest, reproduction: Reproduction, problems: list[
     return {(row, place) for row in rows for place in places}
 
 
-def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
-    """`runs/fedkf-table5-small`; data of the user's choice are part of the name."""
+def _name(asked: ReproduceRequest) -> str:
+    """`fedkf-table5-small`; data of the user's choice are part of the name."""
     on = "" if asked.dataset is None else "-" + re.sub(r"[^A-Za-z0-9._-]+", "-", Path(asked.dataset).stem)[:40]
-    folder = given(asked.runs_dir, "--runs-dir").resolve() / f"{asked.name}{'-small' if asked.small else ''}{on}"
+    return f"{asked.name}{'-small' if asked.small else ''}{on}"
+
+
+def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
+    """Where it is made."""
+    folder = given(asked.runs_dir, "--runs-dir").resolve() / _name(asked)
     check_plain_made(folder)
     if not folder.exists():
         writable(folder.parent, problems)

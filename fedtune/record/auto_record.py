@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.auto import request
-from fedtune.record.journal import ELSEWHERE, Direction
-from fedtune.record.run_directory import create, exists, write_document
-from search_spaces import leftovers, run_folder
-from search_spaces.files import cannot_write
 
 VERSION = 1
 
@@ -85,51 +79,3 @@ class AutoRecord:
                 "require": tuple(rest["require"]),
             }
         )
-
-
-@dataclass(frozen=True)
-class Part:
-    """What is written of one method's search before it begins."""
-
-    method: str
-    experiment: Mapping[str, Any]
-    space: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    directions: Sequence[Direction]
-
-
-def create_auto(folder: Path, record: AutoRecord, parts: Sequence[Part]) -> None:
-    """Makes the folder with its record and the run directory of every method's search, all at once or not at all.
-
-    Raises `UserError` where the folder exists or the disk refuses."""
-    temporary: Path | None = None
-    held: int | None = None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        leftovers.clear(folder.parent, lambda name: True, folders=_is_begun)
-        held, temporary = leftovers.new_folder(folder)
-        write_document(temporary / run_folder.AUTO, record.to_yaml())
-        for part in parts:
-            target = temporary / run_folder.SEARCHES / part.method
-            create(target, part.experiment, part.space, part.provenance, part.directions)
-        for name in (run_folder.BEST, run_folder.FRESH, run_folder.FINAL):
-            (temporary / name).mkdir()
-        if folder.exists():
-            raise exists(folder)
-        temporary.rename(folder)
-    except OSError as error:
-        if folder.exists():
-            raise exists(folder) from error
-        raise cannot_write(folder, error, ELSEWHERE) from error
-    finally:
-        if temporary is not None and temporary.exists():
-            shutil.rmtree(temporary, ignore_errors=True)
-        if held is not None:
-            os.close(held)
-
-
-def _is_begun(folder: Path) -> bool:
-    """Whether `folder` holds nothing but what `create_auto` puts there."""
-    begun = {run_folder.AUTO, run_folder.SEARCHES, run_folder.BEST, run_folder.FRESH, run_folder.FINAL}
-    names = {leftovers.becomes(path.name) or path.name for path in folder.iterdir()}
-    return bool(names) and names <= begun

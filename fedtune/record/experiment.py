@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from analysis.runs import Run
 from analysis.runs import load_run as load
@@ -24,10 +24,23 @@ BLIND_SAMPLERS = ("random", "grid")
 FINAL_SEEDS = 1_000_000_000
 
 
+class Placement(NamedTuple):
+    """Where the trials of an experiment run, and how many at the same time."""
+
+    #: None is this machine.
+    address: str | None
+    concurrency: int
+    #: Cores and GPUs of each trial.
+    cpus: float
+    gpus: float
+    #: Wall-clock budget in seconds.
+    time: float | None = None
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What `experiment.yaml` holds. A search gives every trial all of `seeds`, a race one of them
-    (`fedtune.execution.race_queue`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
+    (`fedtune.decisions.race`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
 
     name: str
     kind: Literal["search", "run"]
@@ -48,7 +61,7 @@ class Experiment:
     reduction_factor: int = 3
     #: Rounds before a trial may be stopped.
     grace: int = 1
-    #: Trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once (see `fedtune.execution.queue`).
+    #: Trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once (`fedtune.decisions.history`).
     lag: int = 4
     #: However long the lag, a trial looks at those of the first `early` trials that are before it, except the last one;
     #: 0: the lag holds from the beginning.
@@ -67,10 +80,10 @@ class Experiment:
     #: and `from`, one line on where it comes from.
     first: tuple[Mapping[str, Any], ...] = ()
     #: So many of the first trials are not run: their results were taken from earlier runs
-    #: (`fedtune.execution.imported_trials`).
+    #: (`fedtune.execution.queue.Queue.take_results`).
     taken: int = 0
     #: Width of the prior around the paper's values from which trials are drawn; 0: there is none
-    #: (`fedtune.decisions.prior`).
+    #: (`fedtune.decisions.known_points`).
     prior: float = 0.0
     #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
     budget: int = 0
@@ -84,6 +97,11 @@ class Experiment:
     rounds_before: tuple[int, ...] = ()
     #: For a final run: the exported file's content.
     source: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def placement(self) -> Placement:
+        """How it is placed."""
+        return Placement(self.address, self.concurrency, self.cpus_per_trial, self.gpus_per_trial, self.time)
 
     @property
     def looks_back(self) -> bool:

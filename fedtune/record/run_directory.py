@@ -3,6 +3,10 @@
 A run directory is created under a temporary name and renamed when it is complete, so a command that fails or is killed
 leaves either a whole run or none. All later writes are whole files swapped in place, lines appended to a trial's log,
 or transactions of the study.
+
+The folder of a trial whose result was taken from an earlier run holds what a trial writes that readers need:
+`config.yaml`, `partition.json`, `rounds.jsonl`. There is no checkpoint, as the trial has ended. The study gets these
+trials when the run is first driven (`fedtune.execution.queue.Queue.take_results`).
 """
 
 from __future__ import annotations
@@ -16,18 +20,22 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import yaml
 
 from analysis.runs.symbolic_links import FILES
-from fedtune.record import taken_trials
-from fedtune.record.journal import ELSEWHERE, Direction, create_study
-from fedtune.record.taken_trials import TakenTrial
+from fedtune.record.experiment import Experiment
+from fedtune.record.journal import ELSEWHERE, create_study
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
+from search_spaces.parameter import Value
 from search_spaces.shell import quote
+from search_spaces.space import Space
+from trainables.worker import rounds_jsonl
+from trainables.worker.rounds_jsonl import Row
 
 #: Random bytes in the name of a session's token.
 _RANDOM = 8
@@ -57,16 +65,10 @@ def as_yaml(data: Mapping[str, Any]) -> str:
     return str(yaml.dump(dict(data), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120))
 
 
-def create(
-    folder: Path,
-    experiment: Mapping[str, Any],
-    space: Mapping[str, Any],
-    provenance: Mapping[str, Any],
-    directions: Sequence[Direction],
-    taken: Sequence[TakenTrial] = (),
-) -> None:
-    """Makes the run directory `folder` with its frozen request, its space, its provenance, an empty study, and the
-    folders of its first trials where their results are `taken` from earlier runs.
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Gives a folder under another name, which is `folder` when the block has ended: all of it or nothing. Removes what
+    killed commands left of such ones.
 
     Raises `UserError` where the folder exists or the disk refuses."""
     temporary: Path | None = None
@@ -75,20 +77,12 @@ def create(
         folder.parent.mkdir(parents=True, exist_ok=True)
         leftovers.clear(folder.parent, lambda name: True, folders=_is_begun)
         held, temporary = leftovers.new_folder(folder)
-        (temporary / run_folder.TRIALS).mkdir()
-        write_document(temporary / run_folder.EXPERIMENT, experiment)
-        write_document(temporary / run_folder.SPACE, space)
-        write_document(temporary / run_folder.PROVENANCE, provenance)
-        create_study(temporary, folder.name, directions)
-        for number, trial in enumerate(taken):
-            place = temporary / run_folder.trial_folder(number)
-            taken_trials.write(place, trial)
-            write_document(place / run_folder.CONFIG, {**experiment["values"], **trial.values})
+        yield temporary
         if folder.exists():
             raise exists(folder)
         temporary.rename(folder)
     except OSError as error:
-        if folder.exists():  # another search of this name was a moment faster
+        if folder.exists():  # another command was a moment faster with this name
             raise exists(folder) from error
         raise files.cannot_write(folder, error, ELSEWHERE) from error
     finally:
@@ -98,11 +92,37 @@ def create(
             os.close(held)
 
 
+def create(
+    folder: Path,
+    experiment: Experiment,
+    space: Space,
+    provenance: Mapping[str, Any],
+    taken: Sequence[TakenTrial] = (),
+) -> None:
+    """Makes the run directory `folder` with its frozen request, its space, its provenance, an empty study, and the
+    folders of its first trials where their results are `taken` from earlier runs.
+
+    Raises `UserError` where the folder exists or the disk refuses."""
+    with new_folder(folder) as temporary:
+        (temporary / run_folder.TRIALS).mkdir()
+        write_document(temporary / run_folder.EXPERIMENT, experiment.to_yaml())
+        write_document(temporary / run_folder.SPACE, space.to_json())
+        write_document(temporary / run_folder.PROVENANCE, provenance)
+        create_study(temporary, folder.name, experiment.directions)
+        for number, trial in enumerate(taken):
+            place = temporary / run_folder.trial_folder(number)
+            _write_taken(place, trial)
+            write_document(place / run_folder.CONFIG, {**experiment.values, **trial.values})
+
+
+#: What there is in a folder at first, of any kind.
+_BEGUN = {run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS}
+_BEGUN |= {run_folder.AUTO, run_folder.SEARCHES, run_folder.BEST, run_folder.FRESH, run_folder.FINAL}
+
+
 def _is_begun(folder: Path) -> bool:
-    """Whether `folder` holds nothing but what `create` puts there."""
-    begun = {run_folder.EXPERIMENT, run_folder.SPACE, run_folder.PROVENANCE, run_folder.STUDY, run_folder.TRIALS}
-    names = {leftovers.becomes(path.name) or path.name for path in folder.iterdir()}
-    return names <= begun
+    """Whether `folder` holds nothing but what it holds at first."""
+    return {leftovers.becomes(path.name) or path.name for path in folder.iterdir()} <= _BEGUN
 
 
 def exists(folder: Path) -> UserError:
@@ -205,3 +225,22 @@ def is_driven(folder: Path) -> bool:
 def absolute(path: str | None) -> str | None:
     """A path that still holds from another directory."""
     return None if path is None else str(files.given(path).resolve())
+
+
+@dataclass(frozen=True)
+class TakenTrial:
+    """A complete trial of an earlier run, checked."""
+
+    #: The searched parameters by key.
+    values: Mapping[str, Value]
+    #: One for each round and seed, in that order.
+    rows: Sequence[Row]
+    #: What `partition.json` holds.
+    partition: Mapping[str, Any]
+
+
+def _write_taken(place: Path, trial: TakenTrial) -> None:
+    """Makes the trial's folder `place`, without the `config.yaml`. Raises `OSError` where the disk refuses."""
+    place.mkdir()
+    files.replace(place / run_folder.PARTITION, json.dumps(trial.partition))
+    rounds_jsonl.rewrite(place / run_folder.ROUNDS, trial.rows)

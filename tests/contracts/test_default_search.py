@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.execution.queue import Proposal
-from fedtune.execution.race_queue import queue_of
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Proposal, Queue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.record.provenance import provenance
@@ -43,8 +43,8 @@ def first_proposal(planned: Plan) -> Proposal:
     """The first trial that the planned search proposes, from its new run directory."""
     e = planned.experiment
     recorded = provenance(device="cpu", **planned.facts)
-    create(planned.folder, e.to_yaml(), planned.space.to_json(), recorded, e.directions, planned.taken)
-    queue = queue_of(planned.folder, e, planned.space)
+    create(planned.folder, e, planned.space, recorded, planned.taken)
+    queue = Queue([Part(planned.folder, e, planned.space)])
     proposal = queue.propose()
     assert proposal is not None
     return proposal

@@ -83,7 +83,7 @@ def conduct(ray_cluster: None, tmp_path: Path) -> Callable[..., Result]:
 def start(folder: Path, **changes: Any) -> Experiment:
     """Only creates the run directory."""
     made = experiment(folder, **changes)
-    create(folder, made.to_yaml(), space().to_json(), {}, made.directions)
+    create(folder, made, space(), {})
     return made
 
 

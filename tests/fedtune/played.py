@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import Run, load_run
-from fedtune.execution.imported_trials import settle
-from fedtune.execution.queue import Proposal, TrialQueue
-from fedtune.execution.race_queue import queue_of
-from fedtune.planning.known import Known, known
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Proposal, Queue, open_queue
+from fedtune.planning.warm_start import Known, known
 from fedtune.record import provenance
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import create
@@ -30,19 +29,18 @@ VERSIONS = {"versions": {"torch": "2.0"}, "git": "abc", "created": "2026-01-01T0
 def play(folder: Path, width: int = 1, sessions: int = 1) -> Run:
     """Runs what is left of a run, `width` trials at once, in more than one session as if its driver were killed."""
     made, where = Experiment.read(folder), Space.from_json(json.loads((folder / run_folder.SPACE).read_text()))
-    queue, live, steps = queue_of(folder, made, where), [], 0
-    settle(queue, folder, made)
+    queue, live, steps = open_queue([Part(folder, made, where)]), [], 0
     while not queue.finished:
         while len(live) < width and (proposal := queue.propose()) is not None:
             live.append(proposal)
         _simulate(queue, made, folder, live.pop())
         steps += 1
         if sessions > 1 and steps % 2 == 0:
-            queue, live = queue_of(folder, made, where), []
+            queue, live = open_queue([Part(folder, made, where)]), []
     return load_run(folder)
 
 
-def _simulate(queue: TrialQueue, made: Experiment, folder: Path, proposal: Proposal) -> None:
+def _simulate(queue: Queue, made: Experiment, folder: Path, proposal: Proposal) -> None:
     values = {**made.values, **proposal.values}
     simulation, measured = Fake(made.method, values, proposal.seeds), TrialValues(made.metric, made.signs)
     place = folder / run_folder.trial_folder(proposal.number)
@@ -66,7 +64,7 @@ def begin(folder: Path, *earlier: Run, where: Space | None = None, facts: Any = 
     where = space() if where is None else where
     made = known(experiment(folder, **changes), where, facts, earlier)
     provenance = {**VERSIONS, **facts, **made.facts}
-    create(folder, made.experiment.to_yaml(), where.to_json(), provenance, made.experiment.directions, made.taken)
+    create(folder, made.experiment, where, provenance, made.taken)
     return made
 
 
@@ -80,5 +78,5 @@ def asked(folder: Path, **changes: Any) -> Run:
     """The run that `conduct` makes of the same words, without Ray and one trial after the other: what a search on Ray,
     or one that was interrupted or extended, must come to. It has no checkpoints."""
     made = experiment(folder, **changes)
-    create(folder, made.to_yaml(), space().to_json(), provenance.provenance(device="cpu"), made.directions)
+    create(folder, made, space(), provenance.provenance(device="cpu"))
     return play(folder)

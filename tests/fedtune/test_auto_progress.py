@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.console.auto_progress import FreshDisplay
+from fedtune.console.progress import FreshDisplay
 from fedtune.record.experiment import Experiment
 from tests.fedtune.conftest import experiment
 

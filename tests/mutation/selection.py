@@ -32,8 +32,6 @@ FILES = (
     "trainables/simulation/executors.py",
     "fedtune/decisions/*.py",
     "fedtune/execution/queue.py",
-    "fedtune/execution/race_queue.py",
-    "fedtune/execution/imported_trials.py",
     "fedtune/planning/waiting.py",
     "analysis/estimate/*.py",
     "search_spaces/dimension.py",
@@ -50,7 +48,12 @@ TESTS += ("tests/fedtune/planning", "tests/search_spaces")
 #: Tests of these are asked about files of other names.
 ALSO = {
     "fedtune/execution/queue.py": ["tests/fedtune/execution/test_outcome.py", "tests/fedtune/planning/test_plan.py"],
-    "fedtune/execution/race_queue.py": ["tests/fedtune/execution/test_raced.py"],
+    "fedtune/decisions/history.py": ["tests/fedtune/execution/test_queue.py"],
+    "fedtune/decisions/proposals.py": [
+        "tests/fedtune/execution/test_queue.py",
+        "tests/fedtune/decisions/test_race_proposals.py",
+        "tests/fedtune/decisions/test_method_proposals.py",
+    ],
     "trainables/federation.py": ["tests/trainables/simulation/test_rounds.py"],
     "trainables/local.py": ["tests/trainables/building_blocks/test_local.py"],
     "trainables/params.py": ["tests/trainables/building_blocks/test_params.py"],

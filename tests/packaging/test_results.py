@@ -19,7 +19,7 @@ import pytest
 
 from fedtune import cli
 from fedtune.api import auto, run, search
-from fedtune.planning import auto_costs
+from fedtune.planning import auto_budget
 from tests.equal_terms import TABLES, differing, group
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,14 +119,14 @@ def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatc
         raise Planned(e.method)
 
     def stop_auto(planned: Any, _: object) -> None:
-        for e, _space, _facts in planned.searches:
+        for e in (one.experiment for one in planned.searches):
             configurations[f"{planned.record.name}/{e.method}"] = {**e.values, "rounds": e.rounds}
         assert planned.record.equal and not planned.record.excluded
         raise Planned
 
     monkeypatch.setattr(auto, "carry_out_auto", stop_auto)
     monkeypatch.setattr(
-        auto_costs, "measured", lambda *a, **k: {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 1.0, "bytes_up": 1.0}
+        auto_budget, "measured", lambda *a, **k: {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 1.0, "bytes_up": 1.0}
     )
     for module in (search, run):  # each names it, the one that defines it and the one that calls it
         monkeypatch.setattr(module, "carry_out", stop)

@@ -11,10 +11,14 @@ import yaml
 
 import fedtune
 from analysis.reproduce import declaration
-from fedtune.api.auto_driven import auto_queue
+from fedtune.api.auto import allocation_of
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.machine import cluster
-from fedtune.record import provenance, run_directory
-from fedtune.record.auto_record import AutoRecord, Candidate, Part, create_auto
+from fedtune.planning.auto_plan import AutoPlan
+from fedtune.planning.plan import Plan
+from fedtune.record import run_directory
+from fedtune.record.auto_record import AutoRecord, Candidate
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.space import Space
@@ -82,17 +86,16 @@ def several(folder: Path, *, searched: bool = False, **changes: Any) -> Path:
         fresh=1,
         final=1,
     )
-    part = Part("fedavg", made.to_yaml(), space.to_json(), provenance.provenance(), made.directions)
-    create_auto(folder, record, [part])
+    search = folder / run_folder.SEARCHES / "fedavg"
+    AutoPlan(folder, record, (Plan(search, made, space, {}, (), {}),), ()).create()
     if searched:
-        search = folder / run_folder.SEARCHES / "fedavg"
         _search(search, record, dataclasses.replace(made, name=search.name), space)
     return folder
 
 
 def _search(search: Path, record: AutoRecord, made: Any, space: Space) -> None:
     """Records the one trial that the budget pays for."""
-    queue = auto_queue(record, [(search, made, space)])
+    queue = Queue([Part(search, made, space)], allocation_of(record))
     proposal = queue.propose()
     assert proposal is not None
     trial = search / run_folder.trial_folder(0)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from analysis.runs.mappings import read_yaml
-from fedtune.api import auto, search
 from fedtune.api import extend as extending
+from fedtune.api import going_on
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.machine import cluster
@@ -26,7 +26,7 @@ RECORDED, GIVEN = "203.0.113.7:6379", "10.0.0.2:6379"
 
 def plain(folder: Path) -> Path:
     made = experiment(folder, address=RECORDED, sampler="random", scheduler="none")
-    run_directory.create(folder, made.to_yaml(), space().to_json(), provenance.provenance(), made.directions)
+    run_directory.create(folder, made, space(), provenance.provenance())
     return folder
 
 
@@ -53,7 +53,7 @@ def test_an_address_comes_from_the_command_line_only(
     prepare, go_on = KINDS[kind]
     folder = prepare(tmp_path / "run")
     checked: list[str | None] = []
-    for module in (search, extending, auto):
+    for module in (going_on, extending):
         monkeypatch.setattr(module, "check_address", checked.append)  # nobody answers there
     joined = prepared.stop_before_ray(monkeypatch)
     with contextlib.suppress(prepared.Stopped):

@@ -20,7 +20,8 @@ from analysis.runs import load_run
 from fedtune.api.export import export
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.planning.checks import seconds_of
 from fedtune.record import run_directory
 from search_spaces import documents, files, run_folder
@@ -49,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(tmp_path: Path) -> Path:
     """A finished search of two trials on the fake."""
     folder = tmp_path / "run"
-    queue = TrialQueue(folder, start(folder, trials=2, scheduler="none", sampler="random"), space())
+    queue = Queue([Part(folder, start(folder, trials=2, scheduler="none", sampler="random"), space())])
     for number in range(2):
         proposal = queue.propose()
         assert proposal is not None

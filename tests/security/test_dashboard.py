@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.record.journal import StudyFile, copy_study
 from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
 
 
 def test_a_copy_is_whole_also_while_the_study_is_written(tmp_path: Path) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run"), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run"), space())])
     assert queue.propose() is not None
     (tmp_path / "copy").mkdir()
     with (tmp_path / "run" / run_folder.STUDY).open("ab") as writer:
@@ -65,10 +66,17 @@ def test_the_dashboard_changes_a_copy_only(tmp_path: Path, number: signal.Signal
     )
     try:
         url = f"http://127.0.0.1:{port}/api/studies"
-        assert len(answer(url, process)["study_summaries"]) == 1
+        (study,) = answer(url, process)["study_summaries"]
+        assert isinstance(study, dict)
         [copied] = (tmp_path / "temporary").glob(".fedtune-dashboard.*.tmp")
         assert copied.stat().st_mode & 0o777 == 0o700
-        answer(f"{url}/1", process, method="DELETE", headers={"Content-Type": "application/json"}, data=b"{}")
+        answer(
+            f"{url}/{study['study_id']}",
+            process,
+            method="DELETE",
+            headers={"Content-Type": "application/json"},
+            data=b"{}",
+        )
         assert answer(url, process)["study_summaries"] == []
         process.send_signal(number)
         _, err = process.communicate(timeout=60)

@@ -14,7 +14,8 @@ from analysis.runs import load_run
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.api.status import status
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.record import run_directory
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
@@ -45,7 +46,7 @@ def elsewhere(tmp_path: Path) -> Path:
 def prepared(tmp_path: Path) -> Path:
     """A search with one trial that ran to its end and one that was cut off."""
     made = start(tmp_path / "run", trials=3)
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     for _ in range(2):
         proposal = queue.propose()
         assert proposal is not None

@@ -26,7 +26,8 @@ from fedtune.api.search import Result
 from fedtune.commands import _output
 from fedtune.console import tables
 from fedtune.console.progress import ProgressDisplay
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.record import run_directory
 from search_spaces import run_folder
 from search_spaces.errors import visible
@@ -66,7 +67,7 @@ def test_of_all_characters_those_are_written_out_that_cannot_be_seen() -> None:
 def hostile(tmp_path: Path) -> Path:
     """A run whose texts were chosen by somebody else: its folder's name, and the error of its failed trial."""
     folder = tmp_path / "a\x1b[2J\u202eb"
-    queue = TrialQueue(folder, start(folder, trials=2), space())
+    queue = Queue([Part(folder, start(folder, trials=2), space())])
     assert queue.propose() is not None and queue.propose() is not None
     place = run_directory.trial_folder(folder, 0)
     rounds_jsonl.append(place / run_folder.ROUNDS, [{"round": 9, "seed": 0, "global_accuracy": 0.5}])

@@ -11,19 +11,16 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from analysis.stats import summarise
 from benchmarks.replay.auto.world import METHOD, AllMethods, World
 from benchmarks.replay.searcher import Setting, Verdict
-from benchmarks.replay.searchers.present import Present, StudyInMemory, best_of, experiment
+from benchmarks.replay.searchers.present import Present, best_of, experiment, replayed
 from benchmarks.replay.simulator import Simulation
-from fedtune.api.auto_driven import auto_queue
-from fedtune.execution.auto_queue import AutoQueue
+from fedtune.api.auto import allocation_of
 from fedtune.options import AutoRequest
 from fedtune.planning.auto_budget import budgeted
-from fedtune.planning.auto_plan import SAMPLER
-from fedtune.planning.auto_request import options
+from fedtune.planning.auto_plan import SAMPLER, options
 from fedtune.record.auto_record import AutoRecord, Candidate
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
@@ -47,8 +44,6 @@ class Led:
 class AutoSearch(Present):
     """The search over all methods."""
 
-    queue: AutoQueue
-
     def __init__(self, setting: Setting, spaces: Mapping[str, Space], record: AutoRecord) -> None:
         """setting: of the first method."""
         super().__init__(setting, each=1)
@@ -56,21 +51,20 @@ class AutoSearch(Present):
         parts = [dataclasses.replace(setting, space=space) for space in spaces.values()]
         # Its first trials wait as all others do.
         asked = [(experiment(part, 1, part=True, sampler=SAMPLER, early=0), part.space) for part in parts]
-        runs = [(Path(), made, space, StudyInMemory()) for made, space in asked]
-        self.queue = auto_queue(record, runs)
+        self.queue = replayed(*asked, allocation=allocation_of(record))
 
     def propose(self) -> tuple[int, Mapping[str, Value]] | None:
         found = super().propose()
         if found is None:
             return None
         number, values = found
-        return number, {METHOD: self.queue.home(number).experiment.method, **values}
+        return number, {METHOD: self.queue.at(number)[0].experiment.method, **values}
 
     def winners(self) -> dict[str, Verdict]:
         """Of every method that has one, its best configuration."""
         found = {
-            method: best_of(queue.trials(), queue.space)
-            for method, queue in zip(self._spaces, self.queue.queues, strict=True)
+            method: best_of(self.queue.history.of(place), space)
+            for place, (method, space) in enumerate(self._spaces.items())
         }
         return {
             method: dataclasses.replace(verdict, values={METHOD: method, **verdict.values})

@@ -33,7 +33,7 @@ class Fedtune(Present):
     def winner(self) -> Front | None:
         trials = self.queue.trials()
         numbers = pareto.front_of_trials(trials, self.experiment.directions)
-        return Front(tuple(self.queue.space.values(trials[n].params) for n in numbers)) if numbers else None
+        return Front(tuple(self.queue.parts[0].space.values(trials[n].params) for n in numbers)) if numbers else None
 
 
 class OptunaFront(Asked):

@@ -16,8 +16,9 @@ from analysis.estimate import estimate, standing
 from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from benchmarks.replay.trials import Trials
 from fedtune.decisions.early_stopping import Rule, default_grace
+from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import usual
-from fedtune.execution.queue import TrialQueue
+from fedtune.execution.queue import Queue
 from fedtune.machine.resources import early
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import Direction, StudyFile, quiet_optuna
@@ -29,6 +30,8 @@ from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
+
+    from fedtune.decisions.method_allocation import Allocation
 
 #: A metric that is maximised; the replay's values are turned so that larger is better.
 METRIC = "val_global_accuracy"
@@ -53,6 +56,12 @@ class StudyInMemory(StudyFile):
         pass
 
 
+def replayed(*runs: tuple[Experiment, Space], allocation: Allocation | None = None) -> Queue:
+    """The queue of these runs, whose studies are in memory."""
+    parts = [Part(Path(), made, space) for made, space in runs]
+    return Queue(parts, allocation, [StudyInMemory(made.directions) for made, _ in runs])
+
+
 class Present(Trials):
     """The search that `fedtune search --seeds K --no-race` runs, with its defaults: the sampler `ei` (TPE for several
     metrics) and asynchronous successive halving."""
@@ -62,7 +71,7 @@ class Present(Trials):
         self.experiment = experiment(setting, each, **changes)
         at_once = min(setting.slots, self.experiment.lag) if self.experiment.looks_back else setting.slots
         super().__init__(setting.rounds, tuple(range(each)), at_once)
-        self.queue = TrialQueue(Path(), self.experiment, setting.space, StudyInMemory(self.experiment.directions))
+        self.queue = replayed((self.experiment, setting.space))
         self._fresh = setting.fresh
         self._rules: dict[int, Rule] = {}
         self._measured: dict[int, TrialValues] = {}
@@ -107,9 +116,8 @@ class Present(Trials):
         return "scheduler" if self._rules[number].stops(round_, self._measured[number].signed) else None
 
     def winner(self) -> Verdict | None:
-        return best_of(
-            self.queue.trials(), self.queue.space, self._by_seed if len(self.seeds) > 1 else None, self._fresh
-        )
+        by_seed = self._by_seed if len(self.seeds) > 1 else None
+        return best_of(self.queue.history.of(0), self.queue.parts[0].space, by_seed, self._fresh)
 
 
 def best_of(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from benchmarks.replay.searcher import Setting
-from benchmarks.replay.searchers.present import Present, StudyInMemory
+from benchmarks.replay.searchers.present import Present, replayed
 from fedtune.decisions.race import MOST
-from fedtune.execution.race_queue import RaceQueue
 from fedtune.record.experiment import search_seeds
 
 #: More than any replay spends: its own budget ends it.
@@ -21,7 +19,7 @@ class Racing(Present):
     def __init__(self, setting: Setting, *, most: int = MOST, **changes: Any) -> None:
         seeds = search_seeds(0, min(most, setting.seeds))
         super().__init__(setting, each=1, seeds=seeds, budget=ENDLESS, **changes)
-        self.queue: RaceQueue = RaceQueue(Path(), self.experiment, setting.space, StudyInMemory())
+        self.queue = replayed((self.experiment, setting.space))
 
     def seeds_of(self, number: int) -> tuple[int, ...]:
-        return (int(self.queue.trials()[number].user_attrs["seed"]),)
+        return (int(self.queue.trial(number).user_attrs["seed"]),)

@@ -34,7 +34,7 @@ class Thawing(Present):
         if trial is None:
             return super().ask()
         self.gone_on[trial.number] = trial
-        self._values[trial.number] = self.queue.space.values(trial.params)
+        self._values[trial.number] = self.queue.parts[0].space.values(trial.params)
         return Job(trial.number, self._values[trial.number], self.seeds, self.rounds)
 
     def tell(self, result: Result) -> None:
@@ -71,7 +71,7 @@ class Thawing(Present):
         return next(trial for trial in known if trial.number == number)
 
     def winner(self) -> Verdict | None:
-        return best_of(self.trials(), self.queue.space, None, self._fresh)
+        return best_of(self.trials(), self.queue.parts[0].space, None, self._fresh)
 
 
 def _ended(trial: FrozenTrial, curve: list[float]) -> FrozenTrial:

@@ -17,7 +17,8 @@ from analysis.estimate import standing
 from analysis.figures import pareto
 from analysis.labels import told
 from analysis.runs import Run
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.decisions.proposals import shown as shown_to_sampler
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, UNREACHED, is_unreached
 from search_spaces.requirements import read
@@ -192,6 +193,5 @@ def test_a_gaussian_process_is_shown_the_worst_that_was_reached(tmp_path: Path) 
     made = played.begin(
         tmp_path / "run", sampler="gp", metric=(METRIC,), scheduler="none", values={"target": 0.7}
     ).experiment
-    queue = TrialQueue(tmp_path / "run", made, space())
-    shown = [trial.values for trial in queue._shown(known) if trial is not None]
+    shown = [trial.values for trial in shown_to_sampler(Part(tmp_path / "run", made, space()), known)]
     assert shown == [[40.0], [60.0], [60.0]]

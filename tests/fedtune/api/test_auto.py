@@ -14,7 +14,7 @@ from analysis.stats import holm, paired
 from fedtune.api.auto_result import AutoResult
 from fedtune.cli import app
 from fedtune.execution.ray_session import TuneSession
-from fedtune.planning import auto_costs
+from fedtune.planning import auto_budget
 from search_spaces.errors import UserError
 from tests.fedtune.fake import OfMethod
 
@@ -44,7 +44,7 @@ def auto(ray_cluster: None, toy: Path) -> Iterator[Any]:
         return fedtune.auto(toy, name=folder.name, **given | changes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto_costs, "measured", lambda *_, **__: dict(costs))
+        patch.setattr(auto_budget, "measured", lambda *_, **__: dict(costs))
         yield call
 
 

@@ -94,8 +94,20 @@ def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypa
     means = {name: sum(values) / 5 for name, values in first.items()}
     gap = means["02-fedprox-omega-1"] - means["01-fedavg-omega-1"]
     assert float(lines[0]["difference"]) == pytest.approx(gap)
-    with pytest.raises(UserError, match="Give that command again"):
-        fedtune.resume(folder)
+    rows = folder / run_folder.CELLS / "02-fedprox-omega-1" / run_folder.trial_folder(1) / run_folder.ROUNDS
+    lost = rows.read_text()
+    rows.unlink()
+    resumed = fedtune.resume(folder, quiet=True, simulate=OfTable)
+    assert (
+        isinstance(resumed, Reproduced)
+        and resumed.finished
+        and resumed.to_json()["claims"] == whole.to_json()["claims"]
+    )
+    assert [row["global_accuracy"] for row in map(json.loads, rows.read_text().splitlines())] == [
+        row["global_accuracy"] for row in map(json.loads, lost.splitlines())
+    ]
+    with pytest.raises(UserError, match=r"by `fedtune reproduce` and goes on as it was begun\. Leave --time out"):
+        fedtune.resume(folder, time="1h")
     _takes_what_is_there(mine, folder, monkeypatch)
 
 
@@ -127,6 +139,8 @@ def test_parts_add_to_one_table(ray_cluster: None, mine: Path, capsys: pytest.Ca
     assert first.command == f"fedtune reproduce mine --small --seeds 2 --runs-dir {mine}"
     assert [claim.told for claim in first.claims] == ["not run", "not run"]
     before = {path: path.stat().st_mtime_ns for path in first.folder.glob("cells/*/trials/*/rounds.jsonl")}
+    resumed = fedtune.resume(first.folder, quiet=True)  # of what it began with, all of which has ended
+    assert isinstance(resumed, Reproduced) and resumed.finished and resumed.made.missing == 3
     second = call(mine, rows=["FedProx"], columns=["omega=1,0.1"], seeds=2)
     assert {path: path.stat().st_mtime_ns for path in before} == before and len(before) == 2
     assert sorted(measured(second.folder)) == ["01-fedavg-omega-1", "02-fedprox-omega-0.1", "02-fedprox-omega-1"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.api import auto_driven
 from fedtune.api.resume import resume
+from fedtune.execution import driver
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServersLost
@@ -71,7 +71,7 @@ def test_a_search_over_methods_is_resumed(
         assert when == "in a session", "a session began without Ray"
         dies(session, scratch)
 
-    monkeypatch.setattr(auto_driven, "ServerWatch", watch)
+    monkeypatch.setattr(driver, "ServerWatch", watch)
     monkeypatch.setattr(TuneSession, "fit", fit)
     with pytest.raises(ServersLost, match=DIED) as told:
         resume(folder, quiet=True)

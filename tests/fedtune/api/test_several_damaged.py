@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fedtune.api.going_on import complete
 from fedtune.api.resume import resume
-from fedtune.api.search import complete
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -100,7 +101,7 @@ def test_fresh_seeds_begun_with_other_data_do_not_go_on(fresh: Path) -> None:
 def finished(cell: Path) -> None:
     """Records what is left of a cell."""
     made, space = complete(cell, Experiment.read(cell))
-    queue = TrialQueue(cell, made, space)
+    queue = Queue([Part(cell, made, space)])
     while (proposal := queue.propose()) is not None:
         trial = cell / run_folder.trial_folder(proposal.number)
         trial.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ import pytest
 
 from fedtune.decisions.early_stopping import (
     Halving,
-    History,
+    LearningCurve,
     Median,
     Never,
     ahead,
@@ -64,24 +64,26 @@ def test_halving_decides_at_rungs_only() -> None:
 def test_a_rung_without_evaluation_uses_the_last_measured_value() -> None:
     assert value_at({2: (0.5,), 4: (0.9,)}, 3) == (0.5,)
     assert value_at({4: (0.9,)}, 3) is None
-    made = rule("asha", [History(9, {2: (0.5,), 4: (0.9,)})], rounds=9, grace=3, reduction=3)
+    made = rule("asha", [LearningCurve(9, {2: (0.5,), 4: (0.9,)})], rounds=9, grace=3, reduction=3)
     assert made.stops(3, {2: (0.4,)})
     assert not made.stops(3, {2: (0.5,)})
 
 
 def test_only_trials_that_reached_the_rung_count() -> None:
-    made = rule("asha", [History(1, {1: (0.9,)})], rounds=9, grace=1, reduction=3)
+    made = rule("asha", [LearningCurve(1, {1: (0.9,)})], rounds=9, grace=1, reduction=3)
     assert made.stops(1, {1: (0.5,)})
     assert not made.stops(3, {3: (0.5,)})
 
 
 def test_a_value_that_is_not_finite_is_no_rival() -> None:
-    assert not rule("asha", [History(2, {1: (float("nan"),)})], rounds=9, grace=1, reduction=3).stops(1, {1: (0.1,)})
+    assert not rule("asha", [LearningCurve(2, {1: (float("nan"),)})], rounds=9, grace=1, reduction=3).stops(
+        1, {1: (0.1,)}
+    )
 
 
 def test_no_rival_is_a_trial_with_one_metric_that_is_not_finite_or_with_none_by_then() -> None:
-    half = History(9, {1: (1.0, float("inf"))})
-    late = History(9, {2: (1.0, 1.0)})
+    half = LearningCurve(9, {1: (1.0, float("inf"))})
+    late = LearningCurve(9, {2: (1.0, 1.0)})
     made = rule("asha", [half, half, half, late, late, late], rounds=9, grace=1, reduction=3)
     assert made == Halving(3, {1: [], 3: [(1.0, 1.0)] * 3})
 
@@ -99,7 +101,7 @@ def test_pareto_rank() -> None:
 def test_pareto_halving_keeps_the_first_front() -> None:
     made = rule(
         "asha",
-        [History(9, {1: (0.9, 0.1)}), History(9, {1: (0.1, 0.9)}), History(9, {1: (0.2, 0.2)})],
+        [LearningCurve(9, {1: (0.9, 0.1)}), LearningCurve(9, {1: (0.1, 0.9)}), LearningCurve(9, {1: (0.2, 0.2)})],
         rounds=9,
         grace=1,
         reduction=3,
@@ -111,9 +113,9 @@ def test_pareto_halving_keeps_the_first_front() -> None:
 def test_median_of_running_means() -> None:
     # Running means at round 2: 0.2, 0.4, 0.6; the median is 0.4.
     histories = [
-        History(9, {1: (0.1,), 2: (0.3,)}),
-        History(9, {1: (0.3,), 2: (0.5,)}),
-        History(9, {1: (0.5,), 2: (0.7,)}),
+        LearningCurve(9, {1: (0.1,), 2: (0.3,)}),
+        LearningCurve(9, {1: (0.3,), 2: (0.5,)}),
+        LearningCurve(9, {1: (0.5,), 2: (0.7,)}),
     ]
     made = rule("median", histories, rounds=9, grace=2, reduction=3)
     assert isinstance(made, Median)
@@ -128,10 +130,10 @@ def test_median_of_running_means() -> None:
 
 
 def test_the_median_is_of_trials_that_reached_the_round_and_of_finite_values() -> None:
-    rising = [History(4, {1: (v,), 2: (v,), 3: (v + 1,)}) for v in (0.2, 0.4, 0.6)]
-    stopped = History(2, {1: (5.0,), 2: (5.0,)})
-    diverged = History(4, {1: (0.9,), 2: (float("nan"),), 3: (float("inf"),)})
-    never_measured = History(4, {})
+    rising = [LearningCurve(4, {1: (v,), 2: (v,), 3: (v + 1,)}) for v in (0.2, 0.4, 0.6)]
+    stopped = LearningCurve(2, {1: (5.0,), 2: (5.0,)})
+    diverged = LearningCurve(4, {1: (0.9,), 2: (float("nan"),), 3: (float("inf"),)})
+    never_measured = LearningCurve(4, {})
     made = rule("median", [*rising, stopped, diverged, never_measured], rounds=5, grace=2, reduction=3)
     assert isinstance(made, Median)
     # Round 2: means 0.2, 0.4, 0.6, 5.0 and 0.9 (its one finite value). Rounds 3 and 4: a third more for the first
@@ -142,13 +144,13 @@ def test_the_median_is_of_trials_that_reached_the_round_and_of_finite_values() -
 
 def test_median_waits_for_enough_trials() -> None:
     """Three of them."""
-    histories = [History(9, {1: (1.0,)})] * 3
+    histories = [LearningCurve(9, {1: (1.0,)})] * 3
     assert not rule("median", histories[:2], rounds=9, grace=1, reduction=3).stops(1, {1: (0.0,)})
     assert rule("median", histories, rounds=9, grace=1, reduction=3).stops(1, {1: (0.0,)})
 
 
 def test_none_never_stops() -> None:
-    assert isinstance(rule("none", [History(9, {1: (1.0,)})] * 9, rounds=9, grace=1, reduction=3), Never)
+    assert isinstance(rule("none", [LearningCurve(9, {1: (1.0,)})] * 9, rounds=9, grace=1, reduction=3), Never)
     assert not Never().stops(8, {8: (-1.0,)})
 
 

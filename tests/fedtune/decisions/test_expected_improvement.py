@@ -19,10 +19,10 @@ from analysis.estimate.posterior import Federations, posterior
 from analysis.estimate.winner import MOST
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.expected_improvement import FEWEST, _drawn, _told, best, proposed
+from fedtune.decisions.history import Part
 from fedtune.decisions.sampling import at_random, generator, uniform
-from fedtune.execution.queue import Proposal, TrialQueue
-from fedtune.execution.race_queue import queue_of
-from fedtune.planning.known import known
+from fedtune.execution.queue import Proposal, Queue
+from fedtune.planning.warm_start import known
 from fedtune.record.journal import StudyFile
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
@@ -290,7 +290,7 @@ def conduct(
 ) -> list[tuple[Any, ...]]:
     """A search with `width` trials at once; the driver is killed after every so many trials (0: never)."""
     made, live, steps = start(folder, **changes), [], 0
-    queue = queue_of(folder, made, where)
+    queue = Queue([Part(folder, made, where)])
     while not queue.finished:
         while len(live) < width and (proposal := queue.propose()) is not None:
             live.append(proposal)
@@ -299,7 +299,7 @@ def conduct(
         queue.finish(done.number, end(done, made.rounds))
         steps += 1
         if every and steps % every == 0:
-            queue, live = queue_of(folder, made, where), []
+            queue, live = Queue([Part(folder, made, where)]), []
     return [
         (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs, t.user_attrs)
         for t in StudyFile(folder).study.trials
@@ -382,7 +382,7 @@ def test_marks_that_were_edited_into_nonsense_are_told(tmp_path: Path) -> None:
     data = json.loads(json.dumps(toy().to_json()))
     data["search"][1]["cost"] = 1.0
     with pytest.raises(UserError, match=r"cost of steps must be below 1, .* \(space.json\)"):
-        TrialQueue(tmp_path / "run", start(tmp_path / "run"), Space.from_json(data))
+        Queue([Part(tmp_path / "run", start(tmp_path / "run"), Space.from_json(data))])
 
 
 # -- what it is for ------------------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ def work_until(folder: Path, where: Space, sampler: str, seed: int, target: floa
         return -((x - 0.37) ** 2) + 1e-4 * steps / 100
 
     made = start(folder, seed=seed, trials=120, scheduler="none", rounds=1, lag=1, sampler=sampler)
-    queue, spent, best = TrialQueue(folder, made, where), 0.0, -math.inf
+    queue, spent, best = Queue([Part(folder, made, where)]), 0.0, -math.inf
     while best < target and (proposal := queue.propose()) is not None:
         best = max(best, value(proposal))
         spent += 0.1 + 0.9 * float(proposal.values["steps"]) / 100

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import SAMPLERS
-from fedtune.execution.queue import TrialQueue
+from fedtune.execution.queue import Queue
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile
 from search_spaces.errors import UserError
@@ -47,4 +48,4 @@ def test_known_points_are_frozen(tmp_path: Path) -> None:
 def test_an_edited_point_outside_the_space_is_refused(tmp_path: Path, values: dict[str, Any]) -> None:
     made = start(tmp_path / "run", first=({"from": "the paper's values", "values": values},))
     with pytest.raises(UserError, match=r"values of first must be a point of the space .*experiment\.yaml"):
-        TrialQueue(tmp_path / "run", made, space())
+        Queue([Part(tmp_path / "run", made, space())])

@@ -9,15 +9,16 @@ import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
-from fedtune.decisions.early_stopping import History
-from fedtune.decisions.method_allocation import Allowance, Seen, levels, merged, order, reaches, rule
+from fedtune.decisions.early_stopping import LearningCurve
+from fedtune.decisions.method_allocation import Allocation, Seen, levels, merged, order, reaches, rule
 
 NAMES = ("cheap", "dear", "third")
 
 
-def allowance(**changes: Any) -> Allowance:
-    given = {"costs": (1.0, 5.0, 1.0), "rounds": 10, "least": 2, "equal": False, "sign": 1.0}
-    return Allowance(**given | changes)
+def allocation(**changes: Any) -> Allocation:
+    given: dict[str, Any] = {"costs": (1.0, 5.0, 1.0), "rounds": 10, "least": 2, "equal": False, "sign": 1.0}
+    given |= {"prices": (1.0, 1.0, 1.0), "budget": 100.0}
+    return Allocation(**given | changes)
 
 
 def seen(method: int, number: int, value: float, x: float, rounds: int = 10) -> Seen:
@@ -35,7 +36,7 @@ def seen(method: int, number: int, value: float, x: float, rounds: int = 10) -> 
 def test_first_every_method_gets_its_minimum_in_turn() -> None:
     later: list[int] = []
     for expected in (0, 1, 2, 0, 1, 2):
-        assert order(allowance(), [], later)[0] == expected
+        assert order(allocation(), [], later)[0] == expected
         later.append(expected)
 
 
@@ -46,34 +47,34 @@ def many(values: tuple[float, float, float]) -> list[Seen]:
 
 
 def test_the_next_trial_goes_where_more_is_promised() -> None:
-    assert order(allowance(costs=(1.0, 1.0, 1.0)), many((0.3, 0.8, 0.5)), [])[0] == 1
-    assert order(allowance(costs=(1.0, 1.0, 1.0), sign=-1.0), many((0.3, 0.8, 0.5)), [])[0] == 0
+    assert order(allocation(costs=(1.0, 1.0, 1.0)), many((0.3, 0.8, 0.5)), [])[0] == 1
+    assert order(allocation(costs=(1.0, 1.0, 1.0), sign=-1.0), many((0.3, 0.8, 0.5)), [])[0] == 0
 
 
 def test_a_dear_method_must_promise_more() -> None:
     level = many((0.5, 0.5, 0.1))
-    assert order(allowance(costs=(1.0, 1.01, 1.0)), level, [])[:2] == [0, 1]
-    assert order(allowance(costs=(1.01, 1.0, 1.0)), level, [])[:2] == [1, 0]
+    assert order(allocation(costs=(1.0, 1.01, 1.0)), level, [])[:2] == [0, 1]
+    assert order(allocation(costs=(1.01, 1.0, 1.0)), level, [])[:2] == [1, 0]
 
 
 def test_every_second_trial_goes_where_least_was_spent() -> None:
     known = [*many((0.3, 0.8, 0.5)), seen(1, 12, 0.8, 0.5)]
-    assert order(allowance(costs=(1.0, 1.0, 1.0)), known, [])[0] == 0
-    assert order(allowance(costs=(1.0, 1.0, 1.0)), known, [0])[0] == 1
+    assert order(allocation(costs=(1.0, 1.0, 1.0)), known, [])[0] == 0
+    assert order(allocation(costs=(1.0, 1.0, 1.0)), known, [0])[0] == 1
     # The same trial while an earlier one still runs: its place decides, not what has ended.
-    assert order(allowance(costs=(1.0, 1.0, 1.0)), many((0.3, 0.8, 0.5)), [1])[0] == 0
+    assert order(allocation(costs=(1.0, 1.0, 1.0)), many((0.3, 0.8, 0.5)), [1])[0] == 0
 
 
 def test_equal_follows_what_was_spent() -> None:
     known = [seen(0, 0, 0.9, 0.5), seen(1, 1, 0.1, 0.5, rounds=3), seen(2, 2, 0.1, 0.5, rounds=8)]
     # Spent: 10, 15 and 8. A trial that may still run counts with all its ten rounds.
-    assert order(allowance(equal=True), known, []) == [2, 0, 1]
-    assert order(allowance(equal=True), known, [2]) == [0, 1, 2]
+    assert order(allocation(equal=True), known, []) == [2, 0, 1]
+    assert order(allocation(equal=True), known, [2]) == [0, 1, 2]
 
 
 def test_rungs_lie_at_equal_cost() -> None:
     # The cheapest method's rungs, at rounds 3 and 9 and 27, cost 3, 9 and 27; two thirds of a dear trial cost 33.
-    assert levels(allowance(), 3, 3) == [3.0, 9.0, 27.0]
+    assert levels(allocation(), 3, 3) == [3.0, 9.0, 27.0]
     assert [reaches(level, 5.0) for level in (3.0, 9.0, 27.0)] == [1, 2, 6]
 
 
@@ -83,23 +84,23 @@ def curve(*values: float) -> dict[int, tuple[float]]:
 
 def test_a_dear_trial_is_compared_with_what_others_had_for_its_cost() -> None:
     known = [
-        (0, History(10, curve(*[k / 10 for k in range(1, 11)]))),  # ended for 10: counts with its last value, 1.0
-        (0, History(3, curve(0.1, 0.2, 0.3))),  # stopped for 3: not there
-        (1, History(6, curve(0.1, 0.1, 0.1, 0.1, 0.1, 0.4))),
-        (2, History(10, curve(*[0.9] * 10))),
+        (0, LearningCurve(10, curve(*[k / 10 for k in range(1, 11)]))),  # ended for 10: counts with its last value, 1.0
+        (0, LearningCurve(3, curve(0.1, 0.2, 0.3))),  # stopped for 3: not there
+        (1, LearningCurve(6, curve(0.1, 0.1, 0.1, 0.1, 0.1, 0.4))),
+        (2, LearningCurve(10, curve(*[0.9] * 10))),
     ]
-    made = rule(allowance(), 1, known, 3, 3)
+    made = rule(allocation(), 1, known, 3, 3)
     assert made.others == {6: [(1.0,), (0.4,), (0.9,)]}  # type: ignore[attr-defined]
     # Of four, its own included, ceil(4 / 3) = 2 go on: it has to be better than all but one.
     assert not made.stops(6, curve(*[0.0] * 5, 0.95))
     assert made.stops(6, curve(*[0.0] * 5, 0.85))
-    cheap = rule(allowance(), 0, known, 3, 3)
+    cheap = rule(allocation(), 0, known, 3, 3)
     # A cheap one at round 3, for a cost of 3: a dear one had that after its first round.
     assert cheap.others == {3: [(0.3,), (0.3,), (0.1,), (0.9,)]}  # type: ignore[attr-defined]
 
 
 def test_what_is_not_finite_is_not_compared() -> None:
-    made = rule(allowance(), 0, [(0, History(10, curve(1.0, 1.0, math.nan)))], 3, 3)
+    made = rule(allocation(), 0, [(0, LearningCurve(10, curve(1.0, 1.0, math.nan)))], 3, 3)
     assert made.others == {3: []}  # type: ignore[attr-defined]
 
 

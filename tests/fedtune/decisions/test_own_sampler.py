@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from fedtune.decisions import own_sampler
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.decisions.proposals import configuration
+from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest, own_samplers
 from fedtune.planning.plan import plan
-from fedtune.planning.unchanged import check_unchanged
+from fedtune.planning.resume_checks import check_unchanged
 from fedtune.record.provenance import sampler_file
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import frozen, space, start
@@ -50,11 +52,10 @@ def test_it_sees_what_its_trial_may_look_at_and_no_more(mine: Path, tmp_path: Pa
         "    return {key: rng.uniform(d.low, d.high) for key, d in space.search.items()}\n"
     )
     run = searched(tmp_path / "run", **OWN, metric=("bytes_up",))
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "other", **OWN, metric=("bytes_up",)), space())
-    assert queue._own is not None
-    seen = queue._own.__globals__["SEEN"]
-    queue._own_proposal(queue._own, 12, [run.trial(n) for n in range(10)])
-    (history,) = seen
+    part = Part(tmp_path / "run", start(tmp_path / "other", **OWN, metric=("bytes_up",)), space())
+    assert part.sampler is not None
+    configuration(part, run.frozen, [run.trial(n) for n in range(10)], None)
+    (history,) = part.sampler.__globals__["SEEN"]
     assert [one.complete for one in history] == [run.trial(n).state.name == "COMPLETE" for n in range(10)]
     for one, trial in zip(history, run.frozen, strict=False):
         assert one.values == {"alpha": trial.params["alpha"], "lambda": trial.params["lambda"]}
@@ -83,7 +84,7 @@ def test_what_is_wrong_with_it_is_one_sentence(mine: Path, tmp_path: Path, text:
     mine.write_text(text)
     made = start(tmp_path / "run", **OWN)
     with pytest.raises(UserError, match=says) as told:
-        TrialQueue(tmp_path / "run", made, space()).propose()
+        Queue([Part(tmp_path / "run", made, space())]).propose()
     assert len(told.value.problems) == 1
 
 
@@ -91,7 +92,7 @@ def test_a_run_directory_alone_runs_no_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("FEDTUNE_SAMPLERS", raising=False)
     made = start(tmp_path / "run", **OWN)
     with pytest.raises(UserError, match="FEDTUNE_SAMPLERS does not name it"):
-        TrialQueue(tmp_path / "run", made, space())
+        Queue([Part(tmp_path / "run", made, space())])
     assert own_samplers() == {} and sampler_file("mysampler") is None
     with pytest.raises(UserError, match="Unknown sampler 'mysampler'"):
         plan(SearchRequest("fedavg", sampler="mysampler", runs_dir=str(tmp_path)))  # type: ignore[arg-type]
@@ -105,7 +106,7 @@ def test_a_file_that_was_changed_is_refused(mine: Path, tmp_path: Path) -> None:
     planned = plan(SearchRequest("fedavg", sampler="mysampler", trials=2, rounds=2, runs_dir=str(tmp_path)))  # type: ignore[arg-type]
     made = planned.experiment
     facts = provenance.provenance(device="cpu", **planned.facts)
-    create(planned.folder, made.to_yaml(), planned.space.to_json(), facts, made.directions)
+    create(planned.folder, made, planned.space, facts)
     run = load_run(planned.folder)
     assert run.provenance["sampler_file"] == sampler_file("mysampler")
     check_unchanged(run, made, planned.space)

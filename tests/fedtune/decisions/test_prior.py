@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedtune.decisions.known_points import KnownPoints, Point
+from fedtune.decisions.known_points import KnownPoints, Point, draw, share
 from fedtune.decisions.optuna_samplers import SAMPLERS, STARTUP
-from fedtune.decisions.prior import draw, share
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile
 from search_spaces.dimension import Dimension

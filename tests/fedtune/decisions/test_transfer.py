@@ -8,7 +8,7 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from fedtune.decisions.transfer import taught
+from fedtune.decisions.method_allocation import taught
 from search_spaces import presets
 from search_spaces.metrics import UNREACHED
 from search_spaces.space import Space

@@ -20,7 +20,7 @@ from fedtune.api.resume import resume
 from fedtune.api.search import Result, carry_out
 from fedtune.api.status import status
 from fedtune.console import progress
-from fedtune.execution import driver, ray_session
+from fedtune.execution import queue, ray_session
 from fedtune.execution.process_deaths import EndedFromOutside
 from fedtune.options import Progress
 from fedtune.planning.plan import Plan
@@ -104,7 +104,7 @@ def test_an_extension_that_ends_too_early_is_resumed(
     asked(tmp_path / "long", **ALL_ROUNDS, rounds=4, values=values)
     conduct("short", **ALL_ROUNDS, rounds=2, values=values, concurrency=1)
     with monkeypatch.context() as patched:
-        patched.setattr(driver, "go_on", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patched.setattr(queue, "_reopen", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         begun = extend(tmp_path / "short", rounds=2, quiet=True, simulate=Full)
     assert begun.interrupted and not begun.finished and begun.counts == {"COMPLETE": 6}
     assert status(tmp_path / "short")["state"] == "resumable"
@@ -320,7 +320,7 @@ def test_a_resumption_with_other_libraries_says_so(
     begun = provenance.provenance(device="cpu")
     begun["versions"] |= {"torch": "1.0"}
     made = experiment(tmp_path / "run", trials=1, rounds=1, scheduler="none")
-    run_directory.create(tmp_path / "run", made.to_yaml(), space().to_json(), begun, made.directions)
+    run_directory.create(tmp_path / "run", made, space(), begun)
     resume(tmp_path / "run", plain=True, simulate=Fake, other_versions=True)
     recorded = json.loads((tmp_path / "run" / run_folder.PROVENANCE).read_text())
     assert recorded["versions"]["torch"] == "1.0"

@@ -9,8 +9,9 @@ import pytest
 
 from fedtune.api.resume import resume
 from fedtune.api.search import Result
+from fedtune.decisions.history import Part
 from fedtune.execution.outcome import damaged
-from fedtune.execution.queue import TrialQueue
+from fedtune.execution.queue import Queue
 from search_spaces import run_folder
 from tests.fedtune.conftest import experiment, frozen, space, start
 from tests.fedtune.fake import Fake
@@ -53,7 +54,7 @@ def test_they_are_computed_again_to_the_same_numbers(
 def folder(tmp_path: Path) -> Path:
     """A run with a trial that ran all its rounds, one that ended after one, and one that runs."""
     made = start(tmp_path / "run", trials=4)
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     for rounds in (9, 1, 2):
         proposal = queue.propose()
         assert proposal is not None
@@ -70,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
 
 def asked(folder: Path, **changes: object) -> list[int]:
     made = experiment(folder, trials=4, **changes)
-    queue = TrialQueue(folder, made, space())
+    queue = Queue([Part(folder, made, space())])
     found = damaged(folder, made, queue.trials())
     assert queue.damaged() == found
     return found
@@ -91,7 +92,7 @@ def test_rows_of_other_seeds_are_damage(folder: Path) -> None:
 
 def test_one_whose_process_dies_once_more_stays_what_it_was(folder: Path) -> None:
     made = experiment(folder, trials=4)
-    queue = TrialQueue(folder, made, space())
+    queue = Queue([Part(folder, made, space())])
     before = queue.trials()[1]
     queue.again(1, (2.0, 0.0))
     proposal = queue.propose()

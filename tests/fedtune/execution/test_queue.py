@@ -11,10 +11,12 @@ from typing import Any
 import optuna
 import pytest
 
-from fedtune.decisions import expected_improvement
+from fedtune.decisions import expected_improvement, proposals
 from fedtune.decisions.early_stopping import Halving, Later, rungs
+from fedtune.decisions.history import History, Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, STARTUP, make_sampler
-from fedtune.execution.queue import Proposal, TrialQueue
+from fedtune.decisions.proposals import stop_rule
+from fedtune.execution.queue import Proposal, Queue, open_queue
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
@@ -23,6 +25,7 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import space, start
 from tests.study_file import journal
 from trainables.tune import Ending
+from trainables.worker import rounds_jsonl
 
 
 def score(values: dict[str, Any], round_: int) -> float:
@@ -45,7 +48,7 @@ def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **chang
     made = start(folder, **changes)
     several = len(made.metric) > 1
     steps = 0
-    queue = TrialQueue(folder, made, space())
+    queue = Queue([Part(folder, made, space())])
     live: list[Proposal] = []
     while not queue.finished:
         while len(live) < width and (proposal := queue.propose()) is not None:
@@ -56,7 +59,7 @@ def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **chang
         steps += 1
         if sessions > 1 and steps % 4 == 0:  # as if the driver had been killed
             live.clear()
-            queue = TrialQueue(folder, made, space())
+            queue = Queue([Part(folder, made, space())])
     return [
         (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs)
         for t in StudyFile(folder).study.trials
@@ -158,7 +161,7 @@ def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> N
 def test_a_rule_compares_with_what_was_measured_and_larger_is_better(
     metric: tuple[str, ...], sign: list[int], tmp_path: Path
 ) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", metric=metric, sampler="random"), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", metric=metric, sampler="random"), space())])
     curve = {r: tuple(10.0 * i + r / 4 for i in range(len(metric))) for r in range(1, 10)}
     others: dict[int, list[tuple[float, ...]]] = {}
     while not any(others.values()):
@@ -210,10 +213,10 @@ def test_whom_a_queue_asks_and_what_it_shows(tmp_path: Path, monkeypatch: pytest
         made.append((name, seed, number))
         return Asked(seed=0)
 
-    monkeypatch.setattr("fedtune.execution.queue.make_sampler", make)
+    monkeypatch.setattr("fedtune.decisions.proposals.make_sampler", make)
     first = ({"from": "--try", "values": {"alpha": 0.5, "lambda": 0.25}},)
     started = start(tmp_path / "run", trials=4, sampler="gp", scheduler="none", seed=7, first=first, lag=1)
-    queue = TrialQueue(tmp_path / "run", started, space())
+    queue = Queue([Part(tmp_path / "run", started, space())])
     endings = [Ending("error", 1, "impossible"), *[Ending("completed", 9, None, {9: (v,)}) for v in (0.5, 0.25, 1.0)]]
     for ending in endings:
         proposal = queue.propose()
@@ -240,7 +243,7 @@ def under_three_conditions() -> Space:
 
 def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
     """The values of every trial that a search under three conditions proposes."""
-    queue = TrialQueue(folder, start(folder, scheduler="none", **changes), under_three_conditions())
+    queue = Queue([Part(folder, start(folder, scheduler="none", **changes), under_three_conditions())])
     found = []
     while (proposal := queue.propose()) is not None:
         found.append(tuple(proposal.values[key] for key in ("alpha", "lambda", "omega")))
@@ -267,7 +270,7 @@ def compared(
 ) -> tuple[list[dict[str, Any]], dict[int, Any]]:
     """A search by `ei`, one trial at a time: the values of all trials, and by trial the trials that the model is told,
     the configurations that are not to come again, and the sign."""
-    queue = TrialQueue(folder, start(folder, lag=1, sampler="ei", **changes), where)
+    queue = Queue([Part(folder, start(folder, lag=1, sampler="ei", **changes), where)])
     found: dict[int, Any] = {}
     proposed = expected_improvement.proposed
 
@@ -306,7 +309,7 @@ def test_the_model_is_told_of_all_that_ran(tmp_path: Path, monkeypatch: pytest.M
 def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", lag=3, sampler="ei"), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", lag=3, sampler="ei"), space())])
     found: list[tuple[int, int]] = []
     proposed = expected_improvement.proposed
 
@@ -348,17 +351,17 @@ def test_under_several_conditions_the_model_is_told_of_configurations(
 
 
 def test_a_trial_that_goes_on_asks_its_rule_after_the_rounds_that_it_had(tmp_path: Path) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", scheduler="asha"), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", scheduler="asha"), space())])
     for _ in range(2):
         proposal = queue.propose()
         assert proposal is not None
         queue.finish(proposal.number, end(proposal, 9))
     first, known = queue.trials()[0], queue.trials()[1:]
-    plain = queue._rule(0, known)
+    history = History(queue.parts, [{0: known[0], 1: first}], [(0, 0), (0, 1)])
+    plain = stop_rule(history, 0, 1)
     assert isinstance(plain, Halving)
     first.set_user_attr(run_folder.WENT_ON, 4)
-    queue._trials[0] = first
-    assert queue._rule(0, known) == Later(4, plain)
+    assert stop_rule(history, 0, 1) == Later(4, plain)
 
 
 def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
@@ -368,7 +371,7 @@ def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
 
 def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
     made = start(tmp_path / "run", lag=2)
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
     assert queue.propose() is None and not queue.exhausted
@@ -384,7 +387,7 @@ def test_early_trials_wait_for_all_but_the_one_before(tmp_path: Path) -> None:
     assert [dataclasses.replace(made, early=0).seen(n) for n in range(6)] == [0, 0, 0, 0, 1, 2]
     assert [dataclasses.replace(made, lag=1).seen(n) for n in range(12)] == [*range(12)], "a shorter lag stays"
     assert [dataclasses.replace(made, taken=12).seen(n) for n in (11, 12, 15, 16)] == [11, 12, 12, 13]
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     live: list[Proposal] = []
     most = []
     while not queue.exhausted:
@@ -397,14 +400,14 @@ def test_early_trials_wait_for_all_but_the_one_before(tmp_path: Path) -> None:
 
 def test_nothing_waits_where_nothing_looks_back(tmp_path: Path) -> None:
     made = start(tmp_path / "run", lag=1, sampler="random", scheduler="none")
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     assert [p.number for p in (queue.propose() for _ in range(12)) if p is not None] == list(range(12))
 
 
 def test_endings_and_states(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     made = start(folder, sampler="random", scheduler="none", trials=5)
-    queue = TrialQueue(folder, made, space())
+    queue = Queue([Part(folder, made, space())])
     proposals = [queue.propose() for _ in range(5)]
     endings = [
         Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, 3.0),
@@ -430,7 +433,7 @@ def test_endings_and_states(tmp_path: Path) -> None:
 def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: str) -> None:
     """Every configuration with alpha above 1 fails; later proposals avoid it."""
     made = start(tmp_path / "run", sampler=sampler, scheduler="none", trials=26, lag=1)
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     drawn = []
     while (proposal := queue.propose()) is not None:
         bad = proposal.values["alpha"] > 1  # type: ignore[operator]
@@ -442,12 +445,11 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
 
 
 def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=3), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=3), space())])
     first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None and queue.waiting is None
+    assert first is not None and second is not None and queue.next_share() is None
     queue.again(second.number, (4.0, 1.0))
     queue.again(first.number, (2.0, 0.5))
-    assert queue.waiting == first.number
     shares = [queue.next_share()]
     again = queue.propose()
     shares.append(queue.next_share())
@@ -457,9 +459,9 @@ def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_pa
 
 def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
     made, where = start(tmp_path / "run", trials=3), space()
-    queue = TrialQueue(tmp_path / "run", made, where)
-    home = queue.home(2)
-    assert (home.folder, home.experiment, home.space, home.number) == (tmp_path / "run", made, where, 2)
+    queue = Queue([Part(tmp_path / "run", made, where)])
+    assert queue.propose() is not None
+    assert queue.at(0) == (Part(tmp_path / "run", made, where), 0)
 
 
 @pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
@@ -467,7 +469,7 @@ def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
 def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
     """A stopped trial with its last value, a failed one as stopped; where a sampler counts complete trials only, both
     as complete: with its last value, and as bad as the worst."""
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", sampler=sampler, metric=(metric,)), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", sampler=sampler, metric=(metric,)), space())])
     states = optuna.trial.TrialState
     endings = [
         {"state": states.COMPLETE, "value": 0.3, "intermediate_values": {1: 0.1, 2: 0.3}},
@@ -476,8 +478,8 @@ def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, me
         {"state": states.PRUNED},
         {"state": states.FAIL},
     ]
-    shown = queue._shown([optuna.trial.create_trial(**ending) for ending in endings])
-    found = [t and (t.state.name, t.values, t.intermediate_values) for t in shown]
+    shown = proposals.shown(queue.parts[0], [optuna.trial.create_trial(**ending) for ending in endings])
+    found = [(t.state.name, t.values, t.intermediate_values) for t in shown]
     complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
     if sampler in ("tpe", "cmaes"):
         stopped = ("PRUNED", None, {})
@@ -492,7 +494,7 @@ def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, me
 
 
 def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=1), space())])
     assert queue.propose() is not None
     for reached in (0.25, 0.75):
         queue.report(0, 1, (reached,))
@@ -501,7 +503,7 @@ def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> N
 
 
 def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=2), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=2), space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
     queue.finish(first.number, Ending("interrupted", 1, "its worker died", {1: (0.5,)}))
@@ -515,18 +517,21 @@ def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
 def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:
     """The first driver was killed when two trials had begun; the second takes the result of one of them."""
     made = start(tmp_path / "run", trials=3, taken=2, sampler="random", scheduler="none")
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
-    queue = TrialQueue(tmp_path / "run", made, space())
-    queue.take(0, Ending("completed", 9, None, {9: (0.5,)}))
+    rows = [{"round": 9, "seed": seed, "val_global_accuracy": 0.5} for seed in made.seeds]
+    (folder := tmp_path / "run" / run_folder.trial_folder(0)).mkdir(exist_ok=True)
+    every = [row | {"round": round_} for round_ in range(1, 10) for row in rows]
+    rounds_jsonl.append(folder / run_folder.ROUNDS, every)
+    queue = open_queue([Part(tmp_path / "run", dataclasses.replace(made, taken=1), space())])
     for number, resumed in ((1, True), (2, False)):
         proposal = queue.propose()
         assert proposal is not None and (proposal.number, proposal.resumed) == (number, resumed)
 
 
 def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
-    queue = TrialQueue(tmp_path / "run", start(tmp_path / "run", trials=1), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=1), space())])
     proposal = queue.propose()
     assert proposal is not None
     queue.finish(proposal.number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
@@ -536,12 +541,12 @@ def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
 
 def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=3)
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None and queue.next_share() is None
     queue.again(first.number, (2.0, 0.5))
     assert not queue.exhausted and queue.next_share() == (2.0, 0.5)
-    queue = TrialQueue(tmp_path / "run", made, space())  # a killed driver's successor knows it too
+    queue = Queue([Part(tmp_path / "run", made, space())])  # a killed driver's successor knows it too
     again = queue.propose()
     assert again == dataclasses.replace(first, resumed=True, share=(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
     assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"

@@ -9,7 +9,7 @@ import pytest
 
 from fedtune.machine import resources
 from fedtune.options import AutoRequest
-from fedtune.planning import auto_costs
+from fedtune.planning import auto_budget
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from search_spaces.errors import UserError
 from trainables import registry
@@ -30,7 +30,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
         second = COSTS.get(method, 1.0)
         return {"seconds": second, "seed-rounds": 1.0, "bytes": 3e6, "bytes_up": 1e6 * second}
 
-    monkeypatch.setattr(auto_costs, "measured", costs)
+    monkeypatch.setattr(auto_budget, "measured", costs)
 
 
 def planned(tmp_path: Path, toy: Path, **changes: Any) -> AutoPlan:
@@ -56,7 +56,7 @@ def problems(tmp_path: Path, toy: Path, **changes: Any) -> str:
 def test_the_budget_is_divided(tmp_path: Path, toy: Path) -> None:
     made = planned(tmp_path, toy)
     record = made.record
-    assert {(e.lag, e.early) for e, *_ in made.searches} == {(4, 0)}
+    assert {(one.experiment.lag, one.experiment.early) for one in made.searches} == {(4, 0)}
     # Two methods on three fresh seeds of four rounds; three final seeds; the rest searches.
     assert (record.fresh_budget, record.final_budget, record.search_budget) == (24, 12, 564)
     assert record.least == 3 and record.unit == record.cost == "seed-rounds"
@@ -108,9 +108,9 @@ def test_methods_share_the_conditions(tmp_path: Path, toy: Path) -> None:
     plan = planned(tmp_path, toy, methods=("fedavg", "fedprox", "dfrd"), set=("clients=3", "omega=100", "dfrd.alpha=1"))
     shared = ("dataset", "clients", "active_clients", "partition", "omega", "rho", "rounds", "model", "batch_norm")
     for key in shared:
-        assert len({str(made.values[key]) for made, _, _ in plan.searches}) == 1, key
-    assert plan.searches[2][0].values["alpha"] == 1.0 and "alpha" not in plan.searches[2][1].search
-    for made, space, _ in plan.searches:
+        assert len({str(one.experiment.values[key]) for one in plan.searches}) == 1, key
+    assert plan.searches[2].experiment.values["alpha"] == 1.0 and "alpha" not in plan.searches[2].space.search
+    for made, space in ((one.experiment, one.space) for one in plan.searches):
         (first,) = made.first
         assert made.part and first["values"] == space.declared_point()
 
@@ -123,11 +123,11 @@ def test_a_named_space_brings_its_ranges_and_its_conditions(tmp_path: Path, toy:
         "rounds": None,
     }
     plan = planned(tmp_path, toy, **changes, set=("clients=3", "min_samples=2"))
-    assert [(made.method, made.space, list(space.search)) for made, space, _ in plan.searches] == [
+    assert [(one.experiment.method, one.experiment.space, list(one.space.search)) for one in plan.searches] == [
         ("local", "personal", ["lr"]),
         ("dhf", "personal", ["lr", "tau"]),
     ]
-    for made, space, _ in plan.searches:
+    for made, space in ((one.experiment, one.space) for one in plan.searches):
         dimension = space.search["lr"]
         assert (dimension.low, dimension.high) == (0.005, 0.2) and made.rounds == plan.record.rounds == 10
         # Of the data and of local training, as the space says, but for what is asked otherwise.
@@ -135,7 +135,7 @@ def test_a_named_space_brings_its_ranges_and_its_conditions(tmp_path: Path, toy:
         assert [made.values[key] for key in held] == ["dir_pfl", 0.1, 0.25, 1, 10, "cnn2", 3]
         assert made.values["dataset"] == str(toy)
     changed = planned(tmp_path, toy, **changes, set=("clients=3", "min_samples=2", "batch_size=16", "dhf.omega=1"))
-    assert [(made.values["batch_size"], made.values["omega"]) for made, _, _ in changed.searches] == [
+    assert [(one.experiment.values["batch_size"], one.experiment.values["omega"]) for one in changed.searches] == [
         (16, 0.1),
         (16, 1),
     ]
@@ -143,7 +143,7 @@ def test_a_named_space_brings_its_ranges_and_its_conditions(tmp_path: Path, toy:
 
 def test_a_default_space_brings_no_conditions(tmp_path: Path, toy: Path) -> None:
     plan = planned(tmp_path, toy, methods=("fedkf",), set=("clients=3", "min_samples=2"))
-    values = plan.searches[0][0].values
+    values = plan.searches[0].experiment.values
     assert (values["partition"], values["readout"], values["active_clients"]) == ("dir_class", "oca", 0)
 
 
@@ -153,7 +153,7 @@ def test_spaces_with_other_conditions_are_refused_before_anything_is_timed(
     def never(*given: Any, **rest: Any) -> dict[str, float]:
         raise AssertionError("rounds were timed")
 
-    monkeypatch.setattr(auto_costs, "measured", never)
+    monkeypatch.setattr(auto_budget, "measured", never)
     problems(tmp_path, toy, methods=("fedavg,fedkf",), space="tuned", set=CONDITIONS)
 
 
@@ -189,7 +189,7 @@ def test_who_is_left_out_and_why(tmp_path: Path, toy: Path) -> None:
 def test_requirements_are_recorded_and_rule_methods_out(tmp_path: Path, toy: Path) -> None:
     require = ("wlp>=0.2", "bytes_up<=5e7")
     plan = planned(tmp_path, toy, methods=("fedavg", "local"), metric="local_accuracy", require=require)
-    assert plan.record.require == plan.searches[0][0].require == ("val_wlp>=0.2", "bytes_up<=5e+07")
+    assert plan.record.require == plan.searches[0].experiment.require == ("val_wlp>=0.2", "bytes_up<=5e+07")
     assert [(one.name, one.why) for one in plan.record.excluded] == [
         ("local", "it has no global model, and val_wlp is measured of one")
     ]
@@ -198,7 +198,7 @@ def test_requirements_are_recorded_and_rule_methods_out(tmp_path: Path, toy: Pat
 def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
     plan = planned(tmp_path, toy, methods=("fedavg", "heterofl"), set=("clients=3", "min_samples=2", "rho=10"))
     assert [one.name for one in plan.record.methods] == ["heterofl"]
-    assert plan.searches[0][0].values["rho"] == 10
+    assert plan.searches[0].experiment.values["rho"] == 10
     personal = planned(tmp_path, toy, methods=("fedavg", "local"), metric="local_accuracy")
     assert [one.name for one in personal.record.methods] == ["fedavg", "local"]
     assert personal.record.metric == "val_local_accuracy"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.runs import Run, load_run
-from fedtune.api.search import space_of
+from fedtune.api.going_on import space_of
 from fedtune.cli import main
 from fedtune.options import ExtendRequest
 from fedtune.planning.extension import changes, longer, told

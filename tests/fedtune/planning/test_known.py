@@ -14,8 +14,7 @@ import pytest
 
 from analysis.runs import load_run
 from fedtune.decisions.optuna_samplers import STARTUP
-from fedtune.planning.earlier_runs import opened
-from fedtune.planning.known import POINTS
+from fedtune.planning.warm_start import POINTS, opened
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter

@@ -14,7 +14,7 @@ from analysis import machines
 from analysis.runs import load_run
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.unchanged import check_unchanged
+from fedtune.planning.resume_checks import check_unchanged
 from fedtune.record import provenance, run_directory
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -54,14 +54,13 @@ def begun(folder: Path, method: str) -> Path:
     )
     made = plan(request)
     facts = provenance.provenance(**made.facts)
-    run_directory.create(
-        made.folder, made.experiment.to_yaml(), made.space.to_json(), facts, made.experiment.directions
-    )
+    run_directory.create(made.folder, made.experiment, made.space, facts)
     return made.folder
 
 
 def checked(folder: Path, **options: bool) -> list[str]:
-    from fedtune.api.search import Experiment, complete
+    from fedtune.api.going_on import complete
+    from fedtune.record.experiment import Experiment
 
     run = load_run(folder)
     return check_unchanged(run, *complete(folder, Experiment.of(run)), **options)

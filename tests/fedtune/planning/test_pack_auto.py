@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from fedtune.api import resume as resuming
-from fedtune.api import search as searching
 from fedtune.machine import resources
 from fedtune.options import SearchRequest
 from fedtune.planning import pack_auto as probe
@@ -335,7 +334,7 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
     ):
         resuming.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
     driven: list[Any] = []
-    monkeypatch.setattr(searching, "driven", lambda folder, experiment, *rest: driven.append(experiment))
+    monkeypatch.setattr(resuming, "driven", lambda part, *_: driven.append(part.experiment))
     resuming.resume(tmp_path / "run", concurrency=2, plain=True)
     assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
 

@@ -315,7 +315,7 @@ def test_final_seeds_are_never_search_seeds() -> None:
 
 def test_an_experiment_is_read_back_equal(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     made = plan(asked(time="2h", metric=("wlp", "bytes_up"), sampler="nsga2"))
-    create(made.folder, made.experiment.to_yaml(), made.space.to_json(), {}, made.experiment.directions)
+    create(made.folder, made.experiment, made.space, {})
     assert Experiment.read(made.folder) == made.experiment
     assert not [path for path in made.folder.parent.iterdir() if path != made.folder], "a temporary folder was left"
     for edit, words in (

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from analysis.runs.study import read_study
-from fedtune.execution.race_queue import queue_of
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
@@ -21,7 +22,7 @@ RACE = {"budget": 4 * 9, "seeds": search_seeds(2, 6), "trials": 1000}
 
 def drive(folder: Path, made: Experiment) -> None:
     """Runs what is left, two trials at a time, each value written when it is there."""
-    queue = queue_of(folder, made, space())
+    queue = Queue([Part(folder, made, space())])
     while not queue.finished:
         live = [proposal for proposal in (queue.propose(), queue.propose()) if proposal is not None]
         for proposal in live:
@@ -65,7 +66,7 @@ def test_a_driver_killed_in_any_line_loses_nothing(tmp_path: Path, changes: dict
 
 
 def test_a_reader_passes_over_half_a_line_and_changes_nothing(tmp_path: Path) -> None:
-    queue = queue_of(tmp_path / "run", start(tmp_path / "run", trials=4), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=4), space())])
     assert queue.propose() is not None and queue.propose() is not None
     file = tmp_path / "run" / run_folder.STUDY
     left = file.read_bytes()[:-5]
@@ -76,10 +77,10 @@ def test_a_reader_passes_over_half_a_line_and_changes_nothing(tmp_path: Path) ->
 
 def test_a_reader_sees_every_value_while_the_queue_holds_the_file(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=1)
-    queue = queue_of(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     proposal = queue.propose()
     assert proposal is not None
     for round_ in (1, 2):
         queue.report(proposal.number, round_, (0.5 * round_,))
-        _, (trial,) = read_study(queue._study.path)
+        _, (trial,) = read_study(tmp_path / "run" / run_folder.STUDY)
         assert trial.state.name == "RUNNING" and trial.intermediate_values[round_] == 0.5 * round_

@@ -17,8 +17,9 @@ from fedtune.api.search import result_of
 from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.console.progress import ProgressDisplay, duration
+from fedtune.decisions.history import Part
 from fedtune.execution.driver import Outcome
-from fedtune.execution.queue import TrialQueue
+from fedtune.execution.queue import Queue
 from fedtune.record import run_directory as record
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import lock, token
@@ -115,7 +116,7 @@ def test_a_damaged_run_is_a_sentence(tmp_path: Path, name: str, content: bytes) 
 
 def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=3)
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
     queue.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))
@@ -130,7 +131,7 @@ def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
 
 def test_a_result_is_plain_data(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=2)
-    queue = TrialQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     first, _ = queue.propose(), queue.propose()
     assert first is not None
     queue.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -14,9 +15,9 @@ from analysis.report.trials import trials
 from fedtune.api.export import export
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.early_stopping import Halving
+from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, make_sampler
-from fedtune.execution.imported_trials import settle
-from fedtune.execution.queue import TrialQueue
+from fedtune.execution.queue import Queue, open_queue
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from tests.fedtune.conftest import frozen, space
@@ -67,8 +68,7 @@ def test_seconds_of_a_taken_trial_are_those_of_its_rounds(tmp_path: Path, old: P
     del rows[0]["seconds"]
     rows[1]["seconds"] = None
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    queue = TrialQueue(tmp_path / "new", made, space())
-    settle(queue, tmp_path / "new", made)
+    queue = open_queue([Part(tmp_path / "new", made, space())])
     found = [trial.user_attrs["seconds"] for trial in queue.trials()]
     assert found == [0.18, 0.16, *[0.18] * 6]
 
@@ -84,10 +84,9 @@ def test_width_and_interruptions_change_nothing(tmp_path: Path, old: Path, sampl
 
 def test_a_driver_that_is_killed_while_it_takes_results_loses_none(tmp_path: Path, old: Path) -> None:
     made = warm(tmp_path / "new", old, trials=1)
-    queue = TrialQueue(tmp_path / "new", made, space())
-    settle_some = made.__class__(**{**made.__dict__, "taken": 3})
-    settle(queue, tmp_path / "new", settle_some)
-    queue._create(3, [])  # begun and not ended
+    open_queue([Part(tmp_path / "new", dataclasses.replace(made, taken=3), space())])
+    queue = Queue([Part(tmp_path / "new", made, space())])
+    assert queue.propose() is not None  # trial 3, begun and not ended
     play(tmp_path / "new")
     warm(tmp_path / "whole", old, trials=1)
     play(tmp_path / "whole")
@@ -136,8 +135,7 @@ def test_cma_es_starts_where_earlier_results_were_good(tmp_path: Path) -> None:
 
 def test_early_stopping_compares_with_taken_results(tmp_path: Path, old: Path) -> None:
     made = warm(tmp_path / "new", old, grace=3, trials=1)
-    queue = TrialQueue(tmp_path / "new", made, space())
-    settle(queue, tmp_path / "new", made)
+    queue = open_queue([Part(tmp_path / "new", made, space())])
     proposal = queue.propose()
     assert proposal is not None and isinstance(proposal.rule, Halving)
     rows = [

@@ -13,10 +13,11 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, create_trial
 
 from analysis.estimate import configuration
+from fedtune.decisions import proposals
 from fedtune.decisions.early_stopping import Never
+from fedtune.decisions.history import Part
 from fedtune.decisions.race import is_further, is_over, spent
-from fedtune.execution.queue import Proposal, TrialQueue
-from fedtune.execution.race_queue import RaceQueue, queue_of
+from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.journal import StudyFile
 from tests.fedtune.conftest import space, start
@@ -32,7 +33,7 @@ def value(proposal: Proposal, round_: int, noise: float) -> float:
     return (1 - (a - 0.3) ** 2 / 4 - (b - 0.7) ** 2) * round_ / ROUNDS + noise * (digest[0] / 255 - 0.5)
 
 
-def run(queue: RaceQueue, proposal: Proposal, noise: float) -> None:
+def run(queue: Queue, proposal: Proposal, noise: float) -> None:
     curve: dict[int, tuple[float, ...]] = {}
     for round_ in range(1, ROUNDS + 1):
         curve[round_] = (value(proposal, round_, noise),)
@@ -42,13 +43,20 @@ def run(queue: RaceQueue, proposal: Proposal, noise: float) -> None:
     queue.finish(proposal.number, Ending("completed", ROUNDS, None, curve))
 
 
+def take(queue: Queue, value_: float) -> None:
+    """Ends the next trial with a result that was taken from an earlier run."""
+    proposal = queue.propose()
+    assert proposal is not None
+    queue.finish(proposal.number, Ending("completed", ROUNDS, None, {ROUNDS: (value_,)}))
+
+
 def raced(
     folder: Path, width: int = 1, order: int = 1, sessions: int = 1, noise: float = 0.6, **changes: Any
 ) -> tuple[Experiment, list[FrozenTrial]]:
     """A race of `width` federations at once, in more than one session as if its driver were killed."""
     given: dict[str, Any] = {"budget": 16 * ROUNDS, "seeds": search_seeds(2, 6), "rounds": ROUNDS}
     made = start(folder, **given | changes)
-    queue, live, steps = RaceQueue(folder, made, space()), [], 0
+    queue, live, steps = Queue([Part(folder, made, space())]), [], 0
     while not queue.finished:
         while len(live) < width and (proposal := queue.propose()) is not None:
             live.append(proposal)
@@ -56,7 +64,7 @@ def raced(
         run(queue, live.pop(0 if order == 1 else -1), noise)
         steps += 1
         if sessions > 1 and steps % 4 == 0:
-            queue, live = RaceQueue(folder, made, space()), []
+            queue, live = Queue([Part(folder, made, space())]), []
     assert queue.propose() is None
     return made, StudyFile(folder).study.trials
 
@@ -127,7 +135,7 @@ def test_every_configuration_has_its_seeds_in_order_and_each_once(tmp_path: Path
 
 def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None:
     made = start(tmp_path / "run", budget=100 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS)
-    queue, known = RaceQueue(tmp_path / "run", made, space()), []
+    queue, known = Queue([Part(tmp_path / "run", made, space())]), []
     while not known or not is_further(queue.trials()[-1]):
         proposal = queue.propose()
         assert proposal is not None
@@ -139,19 +147,22 @@ def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None
     assert known[-1].values == space().values(first.params)
     # However bad the further seed is, the sampler sees one trial of that configuration, with the mean.
     queue.finish(known[-1].number, Ending("completed", ROUNDS, None, dict.fromkeys(range(1, ROUNDS + 1), (-50.0,))))
-    shown = [trial for trial in queue._shown(queue.trials()) if trial is not None]
+    shown = proposals.shown(queue.parts[0], queue.trials())
     same = [trial for trial in shown if trial.params == first.params]
     assert len(shown) == len(known) - 1 and [t.values for t in same] == [[(first.values[0] - 50.0) / 2]]
     best = max(t.intermediate_values[3] for t in queue.trials() if 3 in t.intermediate_values)
-    following = queue._rule(0, queue.trials())
+    queue.propose()
+    following = proposals.stop_rule(queue.history, 0, queue.started - 1)
     assert not following.stops(3, dict.fromkeys((1, 2, 3), (best,)))
 
 
-def test_a_configuration_that_is_proposed_again_is_a_further_seed(tmp_path: Path) -> None:
+def test_a_configuration_that_is_proposed_again_is_a_further_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = start(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="random")
-    queue = RaceQueue(tmp_path / "run", made, space())
-    ask = RaceQueue._asked
-    queue._asked = lambda number, place, known: ask(queue, min(number, 1), place, known)  # type: ignore[method-assign]
+    queue = Queue([Part(tmp_path / "run", made, space())])
+    make = proposals.make_sampler
+    monkeypatch.setattr(proposals, "make_sampler", lambda name, seed, number, *taken: make(name, seed, min(number, 1)))
     seeds = []
     for _ in range(4):
         proposal = queue.propose()
@@ -166,7 +177,7 @@ def test_a_grid_of_which_every_cell_failed_ends(tmp_path: Path) -> None:
     made = start(
         tmp_path / "run", budget=60 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="grid", scheduler="none"
     )
-    queue = RaceQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     while (proposal := queue.propose()) is not None:
         queue.finish(proposal.number, Ending("error", 1, "impossible"))
     assert queue.finished and len(queue.trials()) >= 6
@@ -180,16 +191,18 @@ def test_a_grid_goes_on_with_further_seeds_until_the_budget_is_spent(tmp_path: P
     assert cells == [(a, b) for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)]
 
 
-def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(tmp_path: Path) -> None:
+def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Trials are counted with further seeds and with the trials of earlier runs, configurations without the former."""
     made = start(
         tmp_path / "run", budget=16 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, sampler="random", taken=2
     )
-    queue, asked = RaceQueue(tmp_path / "run", made, space()), []
-    ask = queue._asked
-    queue._asked = lambda *given: (asked.append(given[:2]), ask(*given))[1]  # type: ignore[method-assign]
-    for number, reached in enumerate((0.1, 0.2)):
-        queue.take(number, Ending("completed", ROUNDS, None, {ROUNDS: (reached,)}))
+    queue, asked = Queue([Part(tmp_path / "run", made, space())]), []
+    point = proposals.known_point
+    monkeypatch.setattr(proposals, "known_point", lambda part, *given: (asked.append(given), point(part, *given))[1])
+    for reached in (0.1, 0.2):
+        take(queue, reached)
     while (proposal := queue.propose()) is not None:
         run(queue, proposal, 0.3)
     new = [trial.number for trial in queue.trials() if not is_further(trial)]
@@ -207,24 +220,17 @@ def test_results_of_earlier_runs_are_rivals_from_the_first_trial_on(tmp_path: Pa
         sampler="random",
         taken=len(reached),
     )
-    queue = RaceQueue(tmp_path / "run", made, space())
-    for number, value_ in enumerate(reached):
-        queue.take(number, Ending("completed", ROUNDS, None, {ROUNDS: (value_,)}))
+    queue = Queue([Part(tmp_path / "run", made, space())])
+    for value_ in reached:
+        take(queue, value_)
     assert not any(is_further(trial) for trial in queue.trials())
     assert queue.propose() is not None and queue.trials()[-1].user_attrs["of"] in (1, 3)
-
-
-def test_only_a_race_has_the_queue_of_one(tmp_path: Path) -> None:
-    race = start(tmp_path / "race", budget=8 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS)
-    for made, expected in ((race, RaceQueue), (start(tmp_path / "search"), TrialQueue)):
-        queue = queue_of(tmp_path / made.name, made, space())
-        assert type(queue) is expected and queue.experiment is made
 
 
 def test_a_trial_that_still_runs_may_leave_room_for_another(tmp_path: Path) -> None:
     """All its rounds count until it has ended, so nothing is proposed; but the race is not over."""
     made = start(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=2)
-    queue = RaceQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     first = queue.propose()
     assert first is not None
     queue.finish(first.number, Ending("completed", ROUNDS, None, {ROUNDS: (0.5,)}))
@@ -245,9 +251,9 @@ def test_the_rule_is_told_what_has_ended_and_what_may_still_run(
     def decide(known: Any, running: Any, **more: Any) -> None:
         told.append(([t.number for t in known], [t.number for t in running]))
 
-    monkeypatch.setattr("fedtune.execution.race_queue.repeated", decide)
+    monkeypatch.setattr("fedtune.decisions.race.repeated", decide)
     made = start(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=3, sampler="random")
-    queue = RaceQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     while (proposal := queue.propose()) is not None:
         run(queue, proposal, 0.0)
     assert told[:5] == [([], []), ([], [0]), ([], [0, 1]), ([0], [1, 2]), ([0, 1], [2, 3])]
@@ -256,7 +262,7 @@ def test_the_rule_is_told_what_has_ended_and_what_may_still_run(
 def test_where_the_values_of_a_trial_come_from_is_noted(tmp_path: Path) -> None:
     first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
     made = start(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, first=first)
-    queue = RaceQueue(tmp_path / "run", made, space())
+    queue = Queue([Part(tmp_path / "run", made, space())])
     for _ in range(2):
         proposal = queue.propose()
         assert proposal is not None
@@ -267,7 +273,7 @@ def test_where_the_values_of_a_trial_come_from_is_noted(tmp_path: Path) -> None:
 
 
 def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobody(tmp_path: Path) -> None:
-    queue = RaceQueue(tmp_path / "run", start(tmp_path / "run", budget=90, seeds=search_seeds(0, 6)), space())
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", budget=90, seeds=search_seeds(0, 6)), space())])
 
     def ended(number: int, alpha: float, reached: float, of: int | None = None) -> FrozenTrial:
         found = create_trial(
@@ -280,8 +286,8 @@ def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobod
         found.number = number
         return found
 
-    shown = queue._shown([ended(0, 1.0, 0.5), ended(1, 1.0, 0.9, of=0), ended(2, 2.0, 0.1)])
-    assert [(t.params["alpha"], t.values, t.system_attrs) for t in shown if t] == [
+    shown = proposals.shown(queue.parts[0], [ended(0, 1.0, 0.5), ended(1, 1.0, 0.9, of=0), ended(2, 2.0, 0.1)])
+    assert [(t.params["alpha"], t.values, t.system_attrs) for t in shown] == [
         (1.0, [pytest.approx(0.7)], {"sampler:generation": 0}),
         (2.0, [0.1], {"sampler:generation": 2}),
     ]

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedtune.api.search import Experiment
 from fedtune.cli import main
-from fedtune.execution.queue import TrialQueue
+from fedtune.decisions.history import Part
+from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.unchanged import check_unchanged
+from fedtune.planning.resume_checks import check_unchanged
 from fedtune.record import provenance, run_directory
+from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -34,14 +35,8 @@ class Begun:
         )
         planned = plan(request)
         self.folder, self.experiment, self.space = planned.folder, planned.experiment, planned.space
-        run_directory.create(
-            self.folder,
-            planned.experiment.to_yaml(),
-            planned.space.to_json(),
-            provenance.provenance(**planned.facts),
-            planned.experiment.directions,
-        )
-        queue = TrialQueue(self.folder, planned.experiment, planned.space)
+        planned.create(self.folder)
+        queue = Queue([Part(self.folder, planned.experiment, planned.space)])
         assert queue.propose() is not None
 
     def record(self, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
@@ -157,7 +152,7 @@ def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPa
 
     made = Experiment.from_yaml({**begun.experiment.to_yaml(), "trials": 1}, "")
     run_directory.write_document(begun.folder / run_folder.EXPERIMENT, made.to_yaml())
-    queue = TrialQueue(begun.folder, made, begun.space)
+    queue = Queue([Part(begun.folder, made, begun.space)])
     queue.finish(0, Ending("completed", 1, None, {1: (0.5,)}))
     rows = begun.folder / run_folder.trial_folder(0) / run_folder.ROUNDS
     rows.parent.mkdir(exist_ok=True)

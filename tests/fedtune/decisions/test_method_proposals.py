@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fedtune.decisions.method_allocation import Allowance
-from fedtune.execution.auto_queue import AutoQueue
-from fedtune.execution.queue import Proposal
+from fedtune.decisions.history import Part
+from fedtune.decisions.method_allocation import Allocation
+from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create
 from tests.fedtune.conftest import experiment, space
@@ -23,26 +23,27 @@ METHODS = {"fedavg": (1.0, 0.7), "fedprox": (1.5, 0.9), "scaffold": (4.0, 0.5)}
 BUDGET = 18 * ROUNDS
 
 
-def begun(folder: Path, name: str, **changes: Any) -> tuple[Any, ...]:
+def begun(folder: Path, name: str, **changes: Any) -> Part:
     target = folder / name
     first = ({"values": {"alpha": 0.5, "lambda": 0.5}, "from": "the paper's values"},)
     made = experiment(target, **{"rounds": ROUNDS, "trials": 1000, "grace": 3, "first": first, "part": True, **changes})
     made = dataclasses.replace(made, method=name, seeds=(0,))
     where = dataclasses.replace(space(), method=name)
     if not target.exists():
-        create(target, made.to_yaml(), where.to_json(), {}, made.directions)
-    return target, made, where
+        create(target, made, where, {})
+    return Part(target, made, where)
 
 
-def opened(folder: Path, budget: float, **changes: Any) -> AutoQueue:
+def opened(folder: Path, budget: float, **changes: Any) -> Queue:
     costs = tuple(cost for cost, _ in METHODS.values())
-    given = {"costs": costs, "rounds": ROUNDS, "least": 2, "equal": False, "sign": 1.0} | changes
-    return AutoQueue([begun(folder, name) for name in METHODS], Allowance(**given), budget)  # type: ignore[misc]
+    given = {"rounds": ROUNDS, "least": 2, "equal": False, "sign": 1.0} | changes
+    allocation = Allocation(costs=costs, prices=costs, budget=budget, **given)  # type: ignore[arg-type]
+    return Queue([begun(folder, name) for name in METHODS], allocation)
 
 
-def run(queue: AutoQueue, proposal: Proposal) -> None:
+def run(queue: Queue, proposal: Proposal) -> None:
     a, b = float(proposal.values["alpha"]), float(proposal.values["lambda"])
-    peak = METHODS[queue.home(proposal.number).experiment.method][1]
+    peak = METHODS[proposal.part.experiment.method][1]
     curve: dict[int, tuple[float, ...]] = {}
     for round_ in range(1, ROUNDS + 1):
         curve[round_] = ((peak - (a - 0.3) ** 2 / 4 - (b - 0.7) ** 2) * round_ / ROUNDS,)
@@ -120,7 +121,7 @@ def test_a_method_is_taught_by_what_its_trial_may_look_at(tmp_path: Path) -> Non
     """All parameters are shared here, so a taught trial is a copy of the best one of another method that it sees."""
     rows = searched(tmp_path, equal=True, budget=40 * ROUNDS)
     made = opened(tmp_path, BUDGET)
-    first = made.queues[0].experiment
+    first = made.parts[0].experiment
     taught = [row for row in rows if str(row[7].get("from", "")).startswith("the best configuration of")]
     assert taught
     for place, name, *_, params, _, _, user in taught:

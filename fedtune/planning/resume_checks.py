@@ -1,4 +1,4 @@
-"""Before a run goes on: is everything around it as it was when it began?
+"""Before a run goes on: is everything around it as it was when it began, and can it be placed here?
 
 The data set's content, the partition of the first seed, the versions of the libraries and the content of a user's own
 files (FEDTUNE_METHODS, FEDTUNE_SAMPLERS) are recorded in `provenance.json`. Trials that were computed under other
@@ -18,11 +18,13 @@ from typing import Any
 from analysis.runs import Run
 from analysis.runs.mappings import read_json
 from fedtune.execution.outcome import damaged
+from fedtune.machine import resources
 from fedtune.planning.plan import device_of, middle_values
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import NUMBERS, sampler_file, versions
 from search_spaces import run_folder
-from search_spaces.errors import UserError
+from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.shell import quote
 from search_spaces.space import Space
 
 #: The option that accepts other versions.
@@ -147,3 +149,74 @@ def _unrecorded(folder: Path, what: str) -> str:
         f"{folder / run_folder.PROVENANCE} does not say which {what} the run was begun with, so it was not checked "
         f"that this is the same one."
     )
+
+
+def check_whole(folder: Path, experiment: Experiment) -> None:
+    """Raises `UserError` where the run is one method's part of `fedtune auto`, which decides what comes next in it."""
+    if experiment.part:
+        raise UserError(
+            f"{folder} is the part of one method in a search over several. Go on with all of it: "
+            f"`fedtune resume {quote(str(folder.parent.parent))}`."
+        )
+
+
+# -- where it goes on --------------------------------------------------------------------------------------------------
+
+
+def left_cluster(begun: Experiment, address: str | None, *, option: bool = True) -> str | None:
+    """What is said where a run was begun on a cluster and goes on without. A recorded address is not joined: whoever
+    wrote the run directory would choose to whom this user's code and data are sent. `option`: whether the command has
+    --address."""
+    if begun.address is None or address is not None:
+        return None
+    said = f"This run was begun on the Ray cluster at {begun.address!r} and goes on on this machine."
+    return f"{said} Give --address to join a cluster." if option else said
+
+
+def crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
+    """A warning where the trials of a resumed run will have more threads than there are cores. Where the user `asked`
+    for so many trials at the same time, it is a problem instead."""
+    if placed.address is not None:
+        return None
+    cores, threads = resources.cores(), placed.threads
+    told = resources.crowding(placed.concurrency, threads, cores)
+    if told and asked is not None:
+        why = f"as each trial of this run has {threads} thread{'s' * (threads > 1)} and there are {cores} cores"
+        problems.append(sentence("concurrency", f"at most {max(1, cores // threads)}, {why}", asked, "--concurrency"))
+    return told
+
+
+def check_placement(experiment: Experiment, problems: list[str], *, fix: str | None = None) -> None:
+    """Adds a problem for everything that was possible where the run began and is not possible on this machine. `fix`
+    replaces the options of `resume` as the way out, where they are not to be had."""
+    if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
+        problems.append(
+            sentence(
+                "concurrency",
+                f"a whole number in [1, {experiment.lag}], as {experiment.lag} is the lag of the run",
+                experiment.concurrency,
+                "--concurrency",
+            )
+        )
+    if experiment.address is None:
+        here = resources.machine()
+        if experiment.gpus_per_trial > here.gpus:
+            problems.append(
+                sentence(
+                    "gpus-per-trial",
+                    f"at most {here.gpus}, the number of GPUs of this machine",
+                    Shown(f"{experiment.gpus_per_trial:g}"),
+                    "",
+                    fix or "Give --gpus-per-trial 0 to go on without.",
+                )
+            )
+        if not 0 < experiment.cpus_per_trial <= here.cores:
+            problems.append(
+                sentence(
+                    "cpus-per-trial",
+                    f"above 0 and at most {here.cores}, the number of cores of this machine",
+                    Shown(f"{experiment.cpus_per_trial:g}"),
+                    "",
+                    fix or "Give --cpus-per-trial.",
+                )
+            )

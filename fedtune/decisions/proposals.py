@@ -1,0 +1,237 @@
+"""Which trial comes next, and when it is stopped: functions of what has happened so far, without Ray and without files.
+
+    propose(history) -> Next | WAIT | DONE
+    stop_rule(history, part, number) -> Rule
+
+A search proposes what its sampler does (`configuration`). Where it has several conditions, every configuration is run
+under each of them (`conditions.py`): trials are stopped by what trials under the same condition did, and samplers see
+each configuration once. A race (`race.py`) may give a known configuration a further seed in place of a new one. Of
+several methods that share a budget `method_allocation.py` says which one the next trial belongs to. Of runs that only
+stand beside one another, the cells of a table, the one of which fewest trials have begun is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from analysis.estimate import configuration as configuration_of
+from fedtune.decisions import early_stopping, expected_improvement, method_allocation, own_sampler, race
+from fedtune.decisions.conditions import merged, without
+from fedtune.decisions.early_stopping import Later, LearningCurve, Never, Rule
+from fedtune.decisions.history import DONE, WAIT, Answer, History, Next, Part, curve
+from fedtune.decisions.known_points import Point
+from fedtune.decisions.method_allocation import Allocation, taught
+from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
+from fedtune.decisions.sampling import generator
+from fedtune.record.experiment import further_seed
+from search_spaces import run_folder
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+
+def propose(history: History) -> Next | Answer:
+    """The trial to begin now; `WAIT` while that depends on one that runs, `DONE` where every trial has been begun."""
+    if history.allocation is not None:
+        return _of_a_method(history)
+    answers: list[Next | Answer] = []
+    for place in sorted(range(len(history.parts)), key=lambda place: (len(history.trials[place]), place)):
+        races = history.parts[place].experiment.races
+        answers.append(_federation(history, place) if races else _configuration(history, place))
+        if isinstance(answers[-1], Next):
+            return answers[-1]
+    return DONE if all(answer is DONE for answer in answers) else WAIT
+
+
+def _configuration(history: History, place: int) -> Next | Answer:
+    """The next trial of a search without a race, or of a final run, of which every trial is one seed."""
+    part, begun = history.parts[place], history.of(place)
+    e, number = part.experiment, len(begun)
+    if number >= e.trials:
+        return DONE
+    seen = history.seen(place, number)
+    if seen is None:
+        return WAIT
+    first = part.crossed.first(number)
+    if first < number:  # under a further condition the configuration is that of the first one
+        proposed, origin = begun[first], str(begun[first].user_attrs.get("from", ""))
+    else:
+        point = known_point(part, number, part.crossed.place(number))
+        proposed, origin = configuration(part, begun, _trials(seen), point)
+    return _next(place, part, number, proposed, origin, {"seed": e.seeds[number]} if e.kind == "run" else {})
+
+
+def _federation(history: History, place: int) -> Next | Answer:
+    """The next trial of a race: of a new configuration, or a further seed of one that is known."""
+    part, begun = history.parts[place], history.of(place)
+    e, number = part.experiment, len(begun)
+    if not race.has_budget(begun, e):
+        return DONE if history.ended else WAIT
+    seen = history.seen(place, number)
+    if seen is None:
+        return WAIT
+    known, running = _trials(seen), begun[len(seen) :]
+    new = number - sum(race.is_further(trial) for trial in begun[e.taken :])
+    more, again = part.points.more(new), None
+    if number >= e.taken:
+        again = race.repeated(known, running, sign=e.signs[0], rounds=e.rounds, most=len(e.seeds), new=more)
+    if again is not None:
+        proposed, origin = begun[again], ""
+    elif more:
+        proposed, origin = configuration(part, begun, known, known_point(part, number, new))
+    else:
+        return DONE
+    # On the same seed a configuration would only give the same value again, whoever proposed it.
+    key = configuration_of(proposed)
+    same = [trial.number for trial in begun if configuration_of(trial) == key]
+    attributes: dict[str, Any] = {"seed": further_seed(e.seeds, len(same))}
+    return _next(place, part, number, proposed, origin, attributes | ({run_folder.OF: same[0]} if same else {}))
+
+
+def _of_a_method(history: History) -> Next | Answer:
+    """The next trial of the method that the allocation names. It is begun only where the cost of all trials before it
+    leaves room in the budget for a whole one; a trial that still runs counts with all its rounds there."""
+    allocation, number = history.allocation, len(history.order)
+    assert allocation is not None
+    seen = history.seen(0, len(history.trials[0]))
+    if seen is None:
+        return WAIT
+    names = [part.experiment.method for part in history.parts]
+    merged_trials = [method_allocation.merged(names, place, n, trial) for n, (place, trial) in enumerate(seen)]
+    later = [place for place, _ in history.order[len(seen) :]]
+    for place in method_allocation.order(allocation, merged_trials, later):
+        if _spent(history, allocation) + allocation.whole(place) <= allocation.budget * (1 + 1e-9):
+            return _trial_of(history, place, seen, number)
+        if not history.ended:
+            return WAIT  # what these leave may yet be enough for this one
+    return DONE
+
+
+def _spent(history: History, allocation: Allocation) -> float:
+    """What the trials so far took of the budget; one that still runs counts with all its rounds."""
+    total = 0.0
+    for number, (place, _) in enumerate(history.order):
+        trial = history.trial(number)
+        rounds = int(trial.user_attrs["rounds"]) if trial.state.is_finished() else allocation.rounds
+        total += allocation.prices[place] * rounds
+    return total
+
+
+def _trial_of(history: History, place: int, seen: Sequence[tuple[int, FrozenTrial]], number: int) -> Next:
+    """The next trial of a method: what another method's best configuration teaches, else what its sampler proposes,
+    which is shown that method's trials only."""
+    part, begun = history.parts[place], history.of(place)
+    known = [trial for other, trial in seen if other == place]
+    point = known_point(part, len(begun), len(begun))
+    if point is None:
+        of_all = [(history.parts[other].space, trial) for other, trial in seen]
+        point = taught(part.space, begun, known, of_all, part.experiment.signs[0])
+    proposed, origin = configuration(part, begun, known, point)
+    return _next(place, part, len(begun), proposed, origin, {run_folder.PLACE: number})
+
+
+def _next(
+    place: int, part: Part, number: int, proposed: FrozenTrial, origin: str, attributes: Mapping[str, Any]
+) -> Next:
+    """The trial with the condition that it is run under."""
+    from optuna.trial import TrialState, create_trial
+
+    cell = part.points.of(number, 0) if part.experiment.sampler == "grid" and part.crossed.several else None
+    condition = part.crossed.condition(number) if cell is None else part.space.condition_of(cell.values)
+    varied = {key: part.space.vary[key].distribution() for key in condition}
+    attributes = dict(attributes) | ({"from": origin} if origin else {})
+    trial = create_trial(
+        state=TrialState.RUNNING,
+        params=proposed.params | condition,
+        distributions=proposed.distributions | varied,
+        system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
+        user_attrs=attributes,
+    )
+    return Next(place, trial, attributes)
+
+
+# -- what a configuration is -------------------------------------------------------------------------------------------
+
+
+def known_point(part: Part, number: int, place: int) -> Point | None:
+    """The values of trial `number`, the configuration at `place`, where they are known before a sampler is asked."""
+    return part.points.of(place, part.crossed.place(part.experiment.seen(number)))
+
+
+def configuration(
+    part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], point: Point | None
+) -> tuple[FrozenTrial, str]:
+    """What the next trial of a run is to be, after those that have `begun` of which it may look at the `known` ones,
+    and where its values come from (empty: the sampler). point: its values, where they are known."""
+    e, number = part.experiment, len(begun)
+    if point is not None:
+        # What a sampler proposes is thrown away, so a cheap one is asked, and shown nothing. Only NSGA-II is to note to
+        # which generation the trial belongs.
+        name, seen = (e.sampler, shown(part, known)) if e.sampler == "nsga2" else ("random", [])
+        return ask(make_sampler(name, e.seed, number), e.metric, seen, part.space, point.values), point.origin
+    conditions = part.space.vary.keys()
+    if e.sampler == EI:
+        had = [without(trial, conditions).params for trial in begun]
+        seen = _configurations(part, known)
+        return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, number), ""
+    if part.sampler is not None:
+        rng = generator(e.seed, number, "own sampler")
+        seen = _configurations(part, known)
+        return own_sampler.proposed(part.sampler, e.sampler, part.space, seen, e.signs, rng), ""
+    sampler = make_sampler(e.sampler, e.seed, number, begun[: e.taken])
+    return ask(sampler, e.metric, shown(part, known), part.space, None), ""
+
+
+def _configurations(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The finished trials; of one that ran under several conditions each configuration once, without these."""
+    seen = shown(part, known) if part.crossed.several else known
+    return [without(trial, part.space.vary.keys()) for trial in seen]
+
+
+def shown(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The finished trials as the run's sampler is to see them."""
+    e = part.experiment
+    if part.crossed.several:
+        return list(merged(known, part.crossed, e, part.space.vary.keys()))
+    seen = race.over_seeds(known) if e.races else known
+    shown = seen_by_sampler(seen, e.signs, completes_only=e.sampler in ("gp", "nsga2"))
+    return [trial for trial in shown if trial is not None]
+
+
+def _trials(seen: Sequence[tuple[int, FrozenTrial]]) -> list[FrozenTrial]:
+    return [trial for _, trial in seen]
+
+
+# -- when a trial is stopped -------------------------------------------------------------------------------------------
+
+
+def stop_rule(history: History, place: int, number: int) -> Rule:
+    """The rule by which trial `number` of a run is stopped; what it may look at has ended."""
+    part, trial = history.parts[place], history.trials[place][number]
+    if race.is_further(trial):
+        return Never()  # a configuration is known by now
+    seen = history.seen(place, number) or []
+    e, allocation = part.experiment, history.allocation
+    if allocation is not None and number > 0:
+        curves = [(other, learning_curve(history.parts[other], one)) for other, one in seen]
+        return method_allocation.rule(allocation, place, curves, e.grace, e.reduction_factor)
+    # A method is judged by its paper's values, so these always run to their end.
+    known = [] if allocation is not None else _trials(seen)
+    here = part.space.condition_of(trial.params)
+    alike = [one for one in known if not race.is_further(one) and part.space.condition_of(one.params) == here]
+    found: Rule = Never()
+    if e.scheduler != "none":
+        curves_alike = [learning_curve(part, one) for one in alike]
+        found = early_stopping.rule(
+            e.scheduler, curves_alike, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor
+        )
+    before = trial.user_attrs.get(run_folder.WENT_ON)
+    return Later(before, found) if isinstance(before, int) else found
+
+
+def learning_curve(part: Part, trial: FrozenTrial) -> LearningCurve:
+    """What stop rules read of a trial that has ended, turned so that larger is better."""
+    signs = part.experiment.signs
+    measured = {r: tuple(s * v for s, v in zip(signs, values, strict=True)) for r, values in curve(trial).items()}
+    return LearningCurve(int(trial.user_attrs.get("rounds", 0)), measured)
