@@ -11,7 +11,6 @@ experiment was interrupted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -124,16 +123,3 @@ class History:
         else:
             found = []
         return found if all(trial.state.is_finished() for _, trial in found) else None
-
-
-def curve(trial: FrozenTrial) -> dict[int, tuple[float, ...]]:
-    """The means of the metrics that the study has of a trial, by round."""
-    if "curve" in trial.user_attrs:
-        return {int(r): tuple(values) for r, values in json.loads(trial.user_attrs["curve"]).items()}
-    return {r: (value,) for r, value in trial.intermediate_values.items()}
-
-
-def seeds_of(experiment: Experiment, trial: FrozenTrial) -> tuple[int, ...]:
-    """What a trial is simulated over. A race's trial and a final run's have a seed of their own."""
-    own = trial.user_attrs.get("seed")
-    return experiment.trial_seeds(trial.number) if own is None else (int(own),)

@@ -19,12 +19,13 @@ from analysis.estimate import configuration as configuration_of
 from fedtune.decisions import early_stopping, expected_improvement, method_allocation, own_sampler, race
 from fedtune.decisions.conditions import merged, without
 from fedtune.decisions.early_stopping import Later, LearningCurve, Never, Rule
-from fedtune.decisions.history import DONE, WAIT, Answer, History, Next, Part, curve
+from fedtune.decisions.history import DONE, WAIT, Answer, History, Next, Part
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.method_allocation import Allocation, taught
 from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
 from fedtune.decisions.sampling import generator
 from fedtune.record.experiment import further_seed
+from fedtune.record.journal import curve
 from search_spaces import run_folder
 
 if TYPE_CHECKING:

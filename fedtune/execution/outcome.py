@@ -7,19 +7,30 @@ whose rows are truncated, garbled or gone is computed again when its run goes on
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedtune.decisions.history import seeds_of
+from fedtune.decisions.history import Part
+from fedtune.decisions.race import unfinished
+from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
+from search_spaces.errors import UserError
+from trainables.worker import rounds_jsonl
+from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
     from fedtune.record.experiment import Experiment
     from trainables.tune import Ending
+
+#: User attributes that a trial has before it ends (`search_spaces.run_folder`).
+_OF_RUNNING = ("from", "share", "curve")
 
 
 class Outcome(NamedTuple):
@@ -66,7 +77,7 @@ def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial])
             continue
         rows = folder / run_folder.trial_folder(trial.number) / run_folder.ROUNDS
         try:
-            first_rows(rows, int(trial.user_attrs.get("rounds", 0)), seeds_of(experiment, trial))
+            first_rows(rows, int(trial.user_attrs.get("rounds", 0)), experiment.seeds_of(trial))
         except Damaged:
             found.append(trial.number)
     return found
@@ -75,3 +86,46 @@ def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial])
 def _as_json(values: Mapping[int, Sequence[float]]) -> str:
     """How an attribute holds the values of several metrics by round."""
     return json.dumps({str(round_): list(of_round) for round_, of_round in sorted(values.items())})
+
+
+def taken_result(part: Part, number: int) -> Ending:
+    """How a trial ended whose rounds were taken from an earlier run."""
+    from trainables.tune import Ending
+
+    e = part.experiment
+    values = TrialValues(e.metric, e.signs)
+    path = part.folder / run_folder.trial_folder(number) / run_folder.ROUNDS
+    try:
+        rows = rounds_jsonl.first_rows(path, e.rounds, e.first_seeds)
+    except rounds_jsonl.Damaged as error:
+        raise UserError(
+            f"Trial {number} cannot be taken from an earlier run, as {error} ({path}). Begin a new run."
+        ) from error
+    for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
+        values.add(list(of_round))
+    seconds = math.fsum(row.get("seconds") or 0.0 for row in rows)
+    return Ending("completed", e.rounds, None, values.curve, seconds)
+
+
+def reopen(part: Part) -> None:
+    """After `fedtune extend --rounds`: trials that ran all the rounds that were planned before become running ones.
+
+    They come before new ones, and go on from their last checkpoint like a trial that was interrupted. They lose their
+    values, which were those of an earlier round than others will have; the values of their rounds stay. Early stopping
+    ends none of them at a round that it had run before (`search_spaces.run_folder.WENT_ON`). Trials that were stopped
+    or that failed stay so."""
+    study = StudyFile(part.folder)
+    trials = study.trials()
+    going_on = {trial.number: _running(trial) for trial in unfinished(trials, part.experiment)}
+    if going_on:
+        study.replace([going_on.get(trial.number, trial) for trial in trials])
+
+
+def _running(trial: FrozenTrial) -> FrozenTrial:
+    from optuna.trial import TrialState
+
+    found = copy.copy(trial)
+    found.state, found.values, found.datetime_complete = TrialState.RUNNING, None, None
+    kept: dict[str, Any] = {key: value for key, value in trial.user_attrs.items() if key in _OF_RUNNING}
+    found.user_attrs = kept | {run_folder.WENT_ON: int(trial.user_attrs.get("rounds", 0))}
+    return found

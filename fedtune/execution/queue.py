@@ -8,33 +8,23 @@ it was interrupted; `Experiment.lag` bounds how many can run at once.
 
 from __future__ import annotations
 
-import copy
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedtune.decisions.early_stopping import Rule
-from fedtune.decisions.history import DONE, Answer, History, Next, Part, curve, seeds_of
+from fedtune.decisions.history import DONE, Answer, History, Next, Part
 from fedtune.decisions.proposals import propose, stop_rule
-from fedtune.decisions.race import unfinished
-from fedtune.execution.outcome import damaged, outcome
-from fedtune.record.journal import StudyFile
+from fedtune.execution.outcome import damaged, outcome, reopen, taken_result
+from fedtune.record.journal import StudyFile, curve
 from search_spaces import run_folder
-from search_spaces.errors import UserError
 from search_spaces.parameter import Value
-from trainables.worker import rounds_jsonl
-from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from fedtune.decisions.method_allocation import Allocation
     from trainables.tune import Ending
-
-#: User attributes that a trial has before it ends (`search_spaces.run_folder`).
-_OF_RUNNING = ("from", "share", "curve")
 
 
 @dataclass(frozen=True)
@@ -135,7 +125,7 @@ class Queue:
         place, own = self._order[number]
         part, trial = self.history.parts[place], self.trial(number)
         values, rule = part.space.values(trial.params), stop_rule(self.history, place, own)
-        seeds = seeds_of(part.experiment, trial)
+        seeds = part.experiment.seeds_of(trial)
         return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number))
 
     def next_share(self) -> tuple[float, float] | None:
@@ -224,7 +214,7 @@ class Queue:
                 number = self._numbers.get((place, own))
                 if number is not None and self.trial(number).state.is_finished():
                     continue
-                ending = _result(part, own)
+                ending = taken_result(part, own)
                 if number is None:
                     found = self._proposed()
                     assert isinstance(found, Next)
@@ -239,50 +229,7 @@ def open_queue(parts: Sequence[Part], allocation: Allocation | None = None) -> Q
     cannot be read or the disk refuses."""
     for part in parts:
         if part.experiment.rounds_before:
-            _reopen(part)
+            reopen(part)
     queue = Queue(parts, allocation)
     queue.take_results()
     return queue
-
-
-def _result(part: Part, number: int) -> Ending:
-    """How a trial ended whose rounds were taken from an earlier run."""
-    from trainables.tune import Ending
-
-    e = part.experiment
-    values = TrialValues(e.metric, e.signs)
-    path = part.folder / run_folder.trial_folder(number) / run_folder.ROUNDS
-    try:
-        rows = rounds_jsonl.first_rows(path, e.rounds, e.first_seeds)
-    except rounds_jsonl.Damaged as error:
-        raise UserError(
-            f"Trial {number} cannot be taken from an earlier run, as {error} ({path}). Begin a new run."
-        ) from error
-    for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
-        values.add(list(of_round))
-    seconds = math.fsum(row.get("seconds") or 0.0 for row in rows)
-    return Ending("completed", e.rounds, None, values.curve, seconds)
-
-
-def _reopen(part: Part) -> None:
-    """After `fedtune extend --rounds`: trials that ran all the rounds that were planned before become running ones.
-
-    They come before new ones, and go on from their last checkpoint like a trial that was interrupted. They lose their
-    values, which were those of an earlier round than others will have; the values of their rounds stay. Early stopping
-    ends none of them at a round that it had run before (`search_spaces.run_folder.WENT_ON`). Trials that were stopped
-    or that failed stay so."""
-    study = StudyFile(part.folder)
-    trials = study.trials()
-    going_on = {trial.number: _running(trial) for trial in unfinished(trials, part.experiment)}
-    if going_on:
-        study.replace([going_on.get(trial.number, trial) for trial in trials])
-
-
-def _running(trial: FrozenTrial) -> FrozenTrial:
-    from optuna.trial import TrialState
-
-    found = copy.copy(trial)
-    found.state, found.values, found.datetime_complete = TrialState.RUNNING, None, None
-    kept: dict[str, Any] = {key: value for key, value in trial.user_attrs.items() if key in _OF_RUNNING}
-    found.user_attrs = kept | {run_folder.WENT_ON: int(trial.user_attrs.get("rounds", 0))}
-    return found

@@ -17,9 +17,9 @@ from typing import Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
-from fedtune.execution.process_deaths import ProcessDeaths
 from fedtune.execution.queue import Proposal, Queue
-from fedtune.machine import cluster, resources
+from fedtune.execution.retries import ProcessDeaths, Shares
+from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch
 from fedtune.record.experiment import Placement
 from fedtune.record.journal import NotWritten
@@ -56,14 +56,10 @@ class TuneSession:
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
-        #: Cores and GPUs of every trial of this session, and the trials with another share than usual that have yet to
-        #: start.
-        self._shares: dict[int, tuple[float, float]] = {}
-        self._awaited: set[int] = set()
+        self._shares = Shares(placement, (placement.cpus, placement.gpus))
         #: Trials whose processes died, and what Ray said of the last one, by its name there.
         self._deaths = ProcessDeaths()
         self._said: dict[str, str] = {}
-        self._largest = (placement.cpus, placement.gpus)
         #: What each of them is simulated over.
         self._seeds: dict[int, tuple[int, ...]] = {}
         self._environment = begun_with(queue.parts[0].folder)
@@ -72,7 +68,7 @@ class TuneSession:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
         from trainables.worker.environment import Token
 
-        self._largest = cluster.largest_machine()
+        self._shares = Shares(self.placement, cluster.largest_machine())
         with token(self.folder) as (path, content), contextlib.suppress(_LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
             self._call_tune(scratch)
@@ -120,7 +116,9 @@ class TuneSession:
 
         if self.must_end():
             return Searcher.FINISHED
-        if len(self._live) >= self.placement.concurrency or not self._has_room():
+        if len(self._live) >= self.placement.concurrency:
+            return None
+        if not self._shares.room(self.queue.next_share(), self._live.values()):
             return None
         job: Any = None
         with self._keeping_failures():
@@ -135,39 +133,17 @@ class TuneSession:
             return Searcher.FINISHED if over else None
         return {"job": job}
 
-    def _share(self, larger: tuple[float, float] | None) -> tuple[float, float]:
-        """Of a trial to be started: the usual one, or one that it was put back with, which may be more than there is on
-        this machine."""
-        if larger is None:
-            return self.placement.cpus, self.placement.gpus
-        return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
-
-    def _has_room(self) -> bool:
-        """Whether there is room for the next trial, where some have larger shares than usual. (Ray would fill every gap
-        with small trials, and a trial that needs more room would wait for ever.)"""
-        larger = self.queue.next_share()
-        live = [self._shares[number] for number in self._live.values()]
-        if larger is None and all(share == self._share(None) for share in live):
-            return True
-        if self._awaited:
-            return False
-        return not live or all(
-            sum(used) + more <= there + 1e-6
-            for used, more, there in zip(zip(*live, strict=True), self._share(larger), self._largest, strict=True)
-        )
-
     def _job(self, proposal: Proposal) -> Any:
         from trainables.tune import Job
 
-        number, share = proposal.number, self._share(proposal.share)
+        number = proposal.number
+        share = self._shares.begin(number, proposal.share)
         e = proposal.part.experiment
         complete = {**e.values, **proposal.values}
         folder = trial_folder(proposal.part.folder, proposal.own)
         write_document(folder / run_folder.CONFIG, complete)
-        self._shares[number], self._seeds[number] = share, proposal.seeds
+        self._seeds[number] = proposal.seeds
         self._deaths.begin(number, folder)
-        if share != self._share(None):
-            self._awaited.add(number)
         return Job(
             number=proposal.own,
             folder=str(folder),
@@ -191,7 +167,7 @@ class TuneSession:
         number = self._live.get(trial_id)
         if number is None or "round" not in result:
             return
-        self._awaited.discard(number)
+        self._shares.started(number)
         self._tell(result)
         with self._keeping_failures():
             self.queue.report(number, result["round"], result.get("values"))
@@ -215,7 +191,7 @@ class TuneSession:
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
         del self._live[trial_id]
-        self._awaited.discard(number)
+        self._shares.started(number)
         with self._keeping_failures():
             if ending.out_of_memory and self._put_back(number, ending, died=error):
                 return
@@ -251,9 +227,7 @@ class TuneSession:
     def _put_back(self, number: int, ending: Any, died: bool) -> bool:
         """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
         which may have been for lack of memory, also without, a few times."""
-        share = self._shares[number]
-        # Without a GPU a trial that ran alone had the whole machine already.
-        more = resources.larger(share, self._largest[0]) if share[1] > 0 or self.placement.concurrency > 1 else None
+        more = self._shares.more(number)
         if self._deaths.too_often(number) or (more is None and not died):
             return False
         self.queue.again(number, more)

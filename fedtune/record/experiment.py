@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from analysis.runs import Run
 from analysis.runs import load_run as load
@@ -16,6 +16,9 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 #: Samplers whose proposals do not depend on earlier trials.
 BLIND_SAMPLERS = ("random", "grid")
@@ -150,6 +153,11 @@ class Experiment:
     def trial_seeds(self, number: int) -> tuple[int, ...]:
         """The seeds trial `number` is simulated over. (Of a race the study knows.)"""
         return (self.seeds[number],) if self.kind == "run" else self.seeds
+
+    def seeds_of(self, trial: FrozenTrial) -> tuple[int, ...]:
+        """What a trial is simulated over. A race's trial and a final run's have a seed of their own."""
+        own = trial.user_attrs.get("seed")
+        return self.trial_seeds(trial.number) if own is None else (int(own),)
 
     def to_yaml(self) -> dict[str, Any]:
         """Plain data for `experiment.yaml`."""

@@ -137,6 +137,13 @@ class StudyFile:
         return int(self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
 
 
+def curve(trial: FrozenTrial) -> dict[int, tuple[float, ...]]:
+    """The means of the metrics that the study has of a trial, by round."""
+    if "curve" in trial.user_attrs:
+        return {int(r): tuple(values) for r, values in json.loads(trial.user_attrs["curve"]).items()}
+    return {r: (value,) for r, value in trial.intermediate_values.items()}
+
+
 class _Journal(JournalReader):
     """The journal of a run, which the run's driver writes.
 

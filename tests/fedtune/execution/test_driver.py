@@ -21,7 +21,7 @@ from fedtune.api.search import Result, carry_out
 from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.execution import queue, ray_session
-from fedtune.execution.process_deaths import EndedFromOutside
+from fedtune.execution.retries import EndedFromOutside
 from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from fedtune.record import provenance, run_directory
@@ -104,7 +104,7 @@ def test_an_extension_that_ends_too_early_is_resumed(
     asked(tmp_path / "long", **ALL_ROUNDS, rounds=4, values=values)
     conduct("short", **ALL_ROUNDS, rounds=2, values=values, concurrency=1)
     with monkeypatch.context() as patched:
-        patched.setattr(queue, "_reopen", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patched.setattr(queue, "reopen", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         begun = extend(tmp_path / "short", rounds=2, quiet=True, simulate=Full)
     assert begun.interrupted and not begun.finished and begun.counts == {"COMPLETE": 6}
     assert status(tmp_path / "short")["state"] == "resumable"

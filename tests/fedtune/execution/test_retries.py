@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.execution import process_deaths
-from fedtune.execution.process_deaths import RETRIES, Cause, ProcessDeaths, cause, crashes, memory_kills
+from fedtune.execution import retries
+from fedtune.execution.retries import RETRIES, Cause, ProcessDeaths, cause, crashes, memory_kills
 from search_spaces import run_folder
 from tests import forked
 
@@ -80,9 +80,9 @@ def test_a_crash_is_told_in_the_log(tmp_path: Path, does: str, number: int, told
 def test_the_system_counts_whom_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, everywhere: str | None, kills: int
 ) -> None:
-    monkeypatch.setattr(process_deaths, "_GROUPS", tmp_path)
-    monkeypatch.setattr(process_deaths, "_ALL", tmp_path / "vmstat")
-    monkeypatch.setattr(process_deaths, "_group", lambda: "/a/b")
+    monkeypatch.setattr(retries, "_GROUPS", tmp_path)
+    monkeypatch.setattr(retries, "_ALL", tmp_path / "vmstat")
+    monkeypatch.setattr(retries, "_group", lambda: "/a/b")
     (tmp_path / "a/b").mkdir(parents=True)
     if own is not None:
         (tmp_path / "a/b/memory.events").write_text(own)
@@ -147,7 +147,7 @@ def test_anything_else_ends_the_search(
 def test_a_process_that_the_system_ended_for_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the beginning and at the end of each of three processes; the last one ended without such a kill."""
     counts = iter((5, 6, 6, 8, 8, 8))
-    monkeypatch.setattr(process_deaths, "memory_kills", lambda: next(counts))
+    monkeypatch.setattr(retries, "memory_kills", lambda: next(counts))
     deaths = ProcessDeaths()
     dies(deaths, tmp_path, 1)
     dies(deaths, tmp_path, 1)

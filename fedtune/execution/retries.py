@@ -1,4 +1,8 @@
-"""Trials whose processes died: after which round, of what, and who is to blame.
+"""Trials that ran out of memory or whose processes died: with which share of the machine they go on, how often, and who
+is to blame in the end.
+
+A trial that ran out of memory goes on from its last checkpoint with a larger share of a GPU, or with all cores of the
+machine, as long as there is more than it had. The study sees no failure.
 
 A trial whose process died goes on from its checkpoint, `RETRIES` times. When it dies once more, the configuration is to
 blame only where the process died after the same round each time, and each time for lack of memory or by a crash in
@@ -16,10 +20,13 @@ of the disk or of the processor.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from fedtune.machine import resources
+from fedtune.record.experiment import Placement
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
@@ -54,6 +61,57 @@ class _Death(NamedTuple):
     #: How many rounds were written.
     round: int
     of: Cause
+
+
+class Shares:
+    """Cores and GPUs of the trials of one session, by their numbers."""
+
+    def __init__(self, placement: Placement, largest: tuple[float, float]) -> None:
+        """largest: cores and GPUs of the largest machine."""
+        self._usual, self._largest = (placement.cpus, placement.gpus), largest
+        self._alone = placement.concurrency == 1
+        self._of: dict[int, tuple[float, float]] = {}
+        #: Trials with another share than usual that have yet to start.
+        self._awaited: set[int] = set()
+
+    def __getitem__(self, number: int) -> tuple[float, float]:
+        return self._of[number]
+
+    def begin(self, number: int, larger: tuple[float, float] | None) -> tuple[float, float]:
+        """The share of a trial that is to start. larger: the one that it was put back with; None: the usual one."""
+        self._of[number] = share = self._within(larger)
+        if share != self._usual:
+            self._awaited.add(number)
+        return share
+
+    def started(self, number: int) -> None:
+        """A trial has begun, or has ended before it did."""
+        self._awaited.discard(number)
+
+    def _within(self, larger: tuple[float, float] | None) -> tuple[float, float]:
+        """The share, of which there may be less on this machine."""
+        if larger is None:
+            return self._usual
+        return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
+
+    def room(self, larger: tuple[float, float] | None, live: Iterable[int]) -> bool:
+        """Whether there is room for the next trial beside those that are `live`, where some have larger shares than
+        usual. (Ray would fill every gap with small trials, and a trial that needs more room would wait for ever.)"""
+        used = [self._of[number] for number in live]
+        if larger is None and all(share == self._usual for share in used):
+            return True
+        if self._awaited:
+            return False
+        return not used or all(
+            sum(kind) + more <= there + 1e-6
+            for kind, more, there in zip(zip(*used, strict=True), self._within(larger), self._largest, strict=True)
+        )
+
+    def more(self, number: int) -> tuple[float, float] | None:
+        """The share with which a trial goes on that ran out of memory; None where it had all there is: without a GPU a
+        trial that ran alone had the whole machine already."""
+        share = self._of[number]
+        return None if self._alone and share[1] == 0 else resources.larger(share, self._largest[0])
 
 
 class ProcessDeaths:
