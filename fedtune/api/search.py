@@ -95,10 +95,7 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
 
 def driven(part: Part, watch: progress.ProgressDisplay, shown: Progress) -> Result:
     """Drives what is left of a run whose lock is held."""
-    started = time.monotonic()
-
-    def stage() -> driver.Stage:
-        return driver.Stage(open_queue([part]), watch, part.experiment.placement)
-
-    outcome = driver.drive(part.folder, [stage], simulate=shown.simulate)
+    started, placement = time.monotonic(), part.experiment.placement
+    stages = [lambda: driver.Stage(open_queue([part]), watch, placement)]
+    outcome = driver.drive(part.folder, stages, simulate=shown.simulate)
     return result_of(part.folder, outcome, time.monotonic() - started)

@@ -82,19 +82,17 @@ class Part:
         return None if name in SAMPLERS else own_sampler.load(name)
 
 
+@dataclass(frozen=True)
 class History:
     """The trials of all runs of an experiment, as far as they have come."""
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        trials: Sequence[Mapping[int, FrozenTrial]],
-        order: Sequence[tuple[int, int]],
-        allocation: Allocation | None = None,
-    ) -> None:
-        """trials: by run, and by their number there. order: of every trial its run and its number there, in the order
-        in which they were begun. allocation: where the runs are those of several methods that share a budget."""
-        self.parts, self.trials, self.order, self.allocation = parts, trials, order, allocation
+    parts: Sequence[Part]
+    #: By run, and by their number there.
+    trials: Sequence[Mapping[int, FrozenTrial]]
+    #: Of every trial its run and its number there, in the order in which they were begun.
+    order: Sequence[tuple[int, int]]
+    #: Where the runs are those of several methods that share a budget.
+    allocation: Allocation | None = None
 
     def of(self, part: int) -> list[FrozenTrial]:
         """The trials of a run."""

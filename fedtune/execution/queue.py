@@ -51,6 +51,8 @@ class Queue:
     ) -> None:
         """parts: the runs of the experiment. allocation: as of `History`. studies: in place of those in the runs'
         folders, for an experiment that is replayed rather than run."""
+        #: The runs of the experiment.
+        self.parts = tuple(parts)
         self._studies = [StudyFile(part.folder) for part in parts] if studies is None else list(studies)
         self._trials: list[dict[int, FrozenTrial]] = []
         for part, study in zip(parts, self._studies, strict=True):
@@ -62,7 +64,7 @@ class Queue:
         self._order = [(place, trial.number) for place, trial in found]
         self._numbers = {at: number for number, at in enumerate(self._order)}
         #: What has happened so far. It changes with this queue; decisions only read it.
-        self.history = History(tuple(parts), self._trials, self._order, allocation)
+        self.history = History(self.parts, self._trials, self._order, allocation)
         self._reported = [curve(trial) for _, trial in found]
         #: Trials to go on with, before anything new: left running by a driver that ended, or put back here.
         self._waiting = {number for number, (_, trial) in enumerate(found) if trial.state.name == "RUNNING"}
@@ -70,11 +72,6 @@ class Queue:
         self._next: Next | Answer | None = None
 
     # -- proposing -------------------------------------------------------------------------------------------------
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The runs of the experiment."""
-        return tuple(self.history.parts)
 
     @property
     def started(self) -> int:
