@@ -6,13 +6,14 @@ import ast
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.mutation.operators import Mutant, mutants
 from tests.mutation.report import Listed, Survivors, Tried, score
 from tests.mutation.selection import DEVICE, ROOT, files, groups, nearest_tests
-from tests.mutation.trials import IMPORTS, SLOWER, Trial, import_changed, in_forks
+from tests.mutation.trials import IMPORTS, SLOWER, Trial, broken, import_changed, in_forks
 
 
 def changes(body: str) -> set[str]:
@@ -139,6 +140,16 @@ def test_forks_answer_and_are_limited() -> None:
     answers = {trial.source: answer["status"] for trial, answer in in_forks(trials, do, workers=2)}
     assert answers == {"killed": "killed", "loop": "timeout", "crash": "died", "survived": "survived"}
     assert time.process_time() - start < 60
+
+
+def test_what_fails_or_cannot_be_collected_without_a_mutant_is_told(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert False\n")
+    (tmp_path / "test_other.py").write_text("import no_such_module\n")
+    fine, wrong, other = (
+        str(tmp_path / name) for name in ("test_it.py::test_good", "test_it.py::test_bad", "test_other.py")
+    )
+    assert broken([fine, str(tmp_path / "test_it.py"), fine]) == []
+    assert sorted(broken([fine, wrong, other])) == [wrong, other]
 
 
 def test_a_fork_imports_the_changed_text() -> None:

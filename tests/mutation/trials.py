@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -86,13 +86,15 @@ def try_all(mutants: Sequence[tuple[Mutant, str]], workers: int) -> Iterator[tup
         yield trial.mutant, answer
 
 
-def broken(tests: Sequence[str]) -> list[str]:
-    """Of these tests, those that fail without a mutant: what they say of one is worth nothing."""
-    together = Trial(None, "", [(sorted(set(tests)), 600.0)])
-    if not tests or next(in_forks([together], ask, 1))[1]["status"] == "survived":
-        return []
-    alone = [Trial(None, "", [([test], 60.0)]) for test in sorted(set(tests))]
-    return [trial.groups[0][0][0] for trial, answer in in_forks(alone, ask, 2) if answer["status"] != "survived"]
+def broken(killers: Iterable[str]) -> list[str]:
+    """Of these tests, and of files and folders of tests, those that fail, or cannot be collected, without a mutant:
+    what they say of one is worth nothing."""
+    asked = [[killer] if "::" in killer else [killer, "--collect-only"] for killer in sorted(set(killers))]
+    tests = [arguments[0] for arguments in asked if len(arguments) == 1]
+    if tests and next(in_forks([Trial(None, "", [(tests, 600.0)])], ask, 1))[1]["status"] == "survived":
+        asked = [arguments for arguments in asked if arguments[0] not in tests]
+    trials = [Trial(None, "", [(arguments, 60.0)]) for arguments in asked]
+    return [trial.groups[0][0][0] for trial, answer in in_forks(trials, ask, 2) if "killer" in answer]
 
 
 # -- in a fork ---------------------------------------------------------------------------------------------------------
