@@ -17,7 +17,7 @@ from trainables.building_blocks.split_model import body_module, body_of, head_of
 from trainables.local import train
 from trainables.methods import ditto, fedbabu, fedrod, perfedavg
 from trainables.models import Model
-from trainables.params import put, take, unpack
+from trainables.params import put, take
 from trainables.simulation import evaluation
 from trainables.simulation.rounds import Simulation
 
@@ -45,24 +45,15 @@ def test_dittos_objective_beside_a_plain_cross_entropy() -> None:
     )
 
 
-@pytest.mark.parametrize("lambda_", [0.0, 5.0])
-def test_dittos_global_track_is_fedavg_whatever_lambda(lambda_: float, toy: Path) -> None:
-    s, rows = simulate("ditto", toy, 3, **{"lambda": lambda_, "momentum": 0.5})
+@pytest.mark.parametrize(("lambda_", "epochs"), [(0.0, 0), (5.0, 0), (5.0, 1)])
+def test_dittos_global_track_is_fedavg_whatever_the_other_is(lambda_: float, epochs: int, toy: Path) -> None:
+    s, rows = simulate("ditto", toy, 3, **{"lambda": lambda_, "momentum": 0.5, "personal_epochs": epochs})
     plain, others = simulate("fedavg", toy, 3, momentum=0.5)
     assert same(s.global_model(), plain.global_model())
     assert [r["client_accuracy"] for r in rows] == [r["client_accuracy"] for r in others]
     assert [r["bytes_up"] for r in rows] == [r["bytes_up"] for r in others]
     # What the global track's clients trained is measured beside the personal models.
     assert [r["shared_local_accuracy"] for r in rows] == [r["local_accuracy"] for r in others]
-
-
-def test_lambda_holds_dittos_personal_model_near_the_global_one(toy: Path) -> None:
-    apart = {}
-    for lambda_ in (0.0, 1.0):
-        s, _ = simulate("ditto", toy, 1, **{"lambda": lambda_, "local_steps": 10})
-        own, start = s.progress.client_states[0].model, s.fed.initial_params()
-        apart[lambda_] = sum(float((own[k] - start[k]).square().sum()) for k in own)
-    assert apart[1.0] < apart[0.0]
 
 
 # -- FedBABU -----------------------------------------------------------------------------------------------------------
@@ -98,16 +89,6 @@ def test_fedbabu_with_nothing_frozen_is_fedavg_and_then_fine_tuning(toy: Path) -
         )
         expected.append(float(right.double().mean()))
     assert rows[1]["local_accuracies"] == expected
-
-
-@pytest.mark.parametrize("part", ["full", "head", "body"])
-def test_fedbabu_fine_tunes_the_part_that_is_asked_for(part: str, toy: Path) -> None:
-    s, _ = simulate("fedbabu", toy, 1, finetune_part=part, finetune_epochs=1)
-    tuned, start = s._fine_tuned([0, 1]), s.global_model()
-    assert tuned is not None and start is not None
-    for model in tuned.values():
-        assert same(head_of(model), head_of(start)) == (part == "body")
-        assert same(body_of(model), body_of(start)) == (part == "head")
 
 
 def test_partly_trained_modules_are_the_federations_architecture(toy: Path) -> None:
@@ -243,22 +224,6 @@ def test_fedrods_generic_part_without_balancing_is_fedavg_bit_for_bit(toy: Path)
     for key in ("train_loss", "client_accuracy", "bytes_up", "bytes_down"):
         assert [r[key] for r in rows] == [r[key] for r in others]
     assert not same(simulate("fedrod", toy, 3, gamma=1.0, momentum=0.5)[0].global_model(), plain.global_model())
-
-
-def test_fedrod_keeps_the_personal_head_and_its_counts(toy: Path) -> None:
-    s, _ = simulate("fedrod", toy, 1)
-    _, results = s.exchange()
-    initial = head_of(s.fed.initial_params())
-    for i, result in results.items():
-        assert (
-            unpack("model", result.upload).keys()
-            == s.fed.initial_params().keys()
-            == {key.removeprefix("model/") for key in result.upload}
-        )
-        assert result.client_state.head.keys() == initial.keys() and not same(result.client_state.head, initial)
-        assert any(
-            not same(result.client_state.head, other.client_state.head) for j, other in results.items() if i != j
-        )
 
 
 def test_fedrods_attacker_knows_what_is_sent(toy: Path) -> None:
