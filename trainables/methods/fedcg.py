@@ -25,7 +25,9 @@ There is no global model; `g_acc_virtual` averages the complete local models. `t
 Differs from the paper: γ scales the ramp; steps are counted instead of epochs; SGD trains the local model as in the
 comparison; Q_i is not shown the label, and stage 2 has β1 = 0.9 and weight decay, as in the comparison, where FedCG's
 code has 0.5 and none (gan_beta1, gen_weight_decay); local models start from the federation's common initial one; the
-server's Adam starts anew each round.
+server's Adam starts anew each round. The comparison's code differs from both: its stage 2 goes through the batches of
+stage 1 again, without those whose labels add up to the same number as an earlier one's, and each pair of steps updates
+the generator's running statistics twice.
 """
 
 from __future__ import annotations
