@@ -232,5 +232,5 @@ def test_what_is_wrong_in_a_file_is_said(folder: Path, change: dict[str, Any], s
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"Unknown reproduction 'dfrd-fig'\. Did you mean 'dfrd-fig5'\?"):
-        declared("dfrd-fig")
+    with pytest.raises(UserError, match=r"Unknown reproduction 'dfrd-fg5'\. Did you mean 'dfrd-fig5'\?"):
+        declared("dfrd-fg5")
