@@ -8,6 +8,7 @@ Ray: `fedtune auto` searches, then trains on fresh seeds, then trains the leader
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ class _Driver:
     def run(self, stage: Stage) -> Outcome:
         """Runs what is left of a stage."""
         queue, watch, placement = stage
+        deadline = None if placement.time is None else time.monotonic() + placement.time  # Ray's start counts
         with watch:
             damaged = queue.damaged()
             for number in range(queue.started):
@@ -107,7 +109,7 @@ class _Driver:
             self._interrupts.check()
             self._sessions += 1
             session = TuneSession(
-                self._folder, placement, queue, watch, self._interrupts, servers, self._lost, self._simulate
+                self._folder, placement, queue, watch, deadline, self._interrupts, servers, self._lost, self._simulate
             )
             session.fit(scratch / str(self._sessions))
             if session.failure is not None:

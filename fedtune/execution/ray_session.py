@@ -45,6 +45,7 @@ class TuneSession:
         placement: Placement,
         queue: Queue,
         watch: ProgressDisplay,
+        deadline: float | None,
         interrupts: Interrupts,
         servers: ServerWatch,
         lost: ServerLoss,
@@ -52,7 +53,7 @@ class TuneSession:
     ) -> None:
         self.folder, self.placement, self.queue, self.watch = folder, placement, queue, watch
         self.interrupts, self.servers, self.lost, self.simulate = interrupts, servers, lost, simulate
-        self.deadline = None if placement.time is None else time.monotonic() + placement.time
+        self.deadline = deadline
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
