@@ -24,7 +24,6 @@ AUTO: Literal["auto"] = "auto"
 
 Sampler = Literal["ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"]
 Scheduler = Literal["asha", "median", "none"]
-Prior = Literal["off", "paper", "strong"]
 
 Run = Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
 AsJson = Annotated[bool, Option(help="Print the result as JSON.", group="where", flags=("--json",))]
@@ -176,21 +175,13 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     metric: Annotated[
         Sequence[str],
         Option(
-            help="The metric to select by; may be given more than once.",
+            help="The metric to select by, on validation data, or as test_NAME on test data; may be given more than "
+            "once.",
             group="what",
             default="val_global_accuracy",
-            complete="metrics",
+            complete="selectable",
         ),
     ] = ()
-    select_on: Annotated[
-        Literal["validation", "test"] | None,
-        Option(
-            help="Whether to select on validation or on test data.",
-            group="what",
-            default="validation",
-            kind="choice of --select-on",
-        ),
-    ] = None
     trials: Annotated[
         int | None,
         Option(
@@ -241,13 +232,6 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     scheduler: Annotated[
         Scheduler | None, Option(help="What stops trials early.", group="how", default="asha; none for a grid")
     ] = None
-    prior: Annotated[
-        Prior,
-        Option(
-            help="How closely trials that would be random keep to the paper's values.",
-            group="how",
-        ),
-    ] = "off"
     warm_start: Annotated[
         str | Path | Sequence[str | Path],
         Option(

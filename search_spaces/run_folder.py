@@ -48,7 +48,7 @@ where stop_reason is error or diverged), `seed` (final runs and races: the trial
 of the same configuration, of which this one is a further seed), `went_on` (the round after which a trial had ended that
 goes on since `fedtune extend --rounds`),
 `place` (trials of `fedtune auto`: the trial's place among those of all methods),
-`from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values", "the prior",
+`from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values"
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
 round: JSON {"<round>": [value per objective]}, written when the trial ends). Optuna states: COMPLETE, PRUNED
 (early-stopped), FAIL (error, diverged), RUNNING (live or to be resumed).

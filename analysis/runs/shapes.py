@@ -107,7 +107,7 @@ EXPERIMENT: Shape = {
         each(shaped({"values": _VALUES, "from": _TEXT}, "values", "from")),
     ),
     "taken": ("a whole number of at least 0", is_whole(0)),
-    "prior": ("a number in [0, 1]", is_number(0, 1)),
+    "prior": ("a number in [0, 1]", is_number(0, 1)),  # of earlier versions: `fedtune.record.experiment.GONE`
     "budget": ("a whole number of at least 0", is_whole(0)),
     "require": ("a list of requirements such as val_wlp>=0.3", each(is_text)),
     "keep_images": ("true or false", lambda value: isinstance(value, bool)),

@@ -43,6 +43,12 @@ def metrics(incomplete: str) -> list[str]:
     return [name for name in METRICS if name.startswith(incomplete)]
 
 
+def selectable(incomplete: str) -> list[str]:
+    from fedtune.planning.selection import selectable as known
+
+    return [name for name in known() if name.startswith(incomplete)]
+
+
 def runs(incomplete: str) -> list[str]:
     """Run directories in the folder that was typed, or below it; in `runs/` where nothing was typed."""
     typed = incomplete or "runs/"

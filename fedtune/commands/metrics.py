@@ -27,5 +27,6 @@ def command(*, long: Long = False, as_json: AsJson = False) -> None:
     else:
         tables.brief("Metrics", rows, {"name": "name", "direction": "direction", "doc": "meaning"})
     tables.say("Searches select on the twin val_NAME, measured on the validation share, where a metric has one.")
+    tables.say("--metric test_NAME selects on test data in its place.")
     if not long:
         tables.say("--long prints everything.")

@@ -24,8 +24,6 @@ fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
     --metric val_global_accuracy --metric val_local_accuracy
 # Begin with what an earlier search found:
 fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
-# Random trials near the paper's values:
-fedtune search dfrd --prior paper
 # Data of your own (a folder with one sub-folder per class works too):
 fedtune search fedavg --dataset mydata.npz --trials 10
 """

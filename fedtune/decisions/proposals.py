@@ -58,7 +58,7 @@ def _configuration(history: History, place: int) -> Next | Answer:
     if first < number:  # under a further condition the configuration is that of the first one
         proposed, origin = begun[first], str(begun[first].user_attrs.get("from", ""))
     else:
-        point = known_point(part, number, part.crossed.place(number))
+        point = part.points.of(part.crossed.place(number))
         proposed, origin = configuration(part, begun, _trials(seen), point)
     return _next(place, part, number, proposed, origin, {"seed": e.seeds[number]} if e.kind == "run" else {})
 
@@ -80,7 +80,7 @@ def _federation(history: History, place: int) -> Next | Answer:
     if again is not None:
         proposed, origin = begun[again], ""
     elif more:
-        proposed, origin = configuration(part, begun, known, known_point(part, number, new))
+        proposed, origin = configuration(part, begun, known, part.points.of(new))
     else:
         return DONE
     # On the same seed a configuration would only give the same value again, whoever proposed it.
@@ -124,7 +124,7 @@ def _trial_of(history: History, place: int, seen: Sequence[tuple[int, FrozenTria
     which is shown that method's trials only."""
     part, begun = history.parts[place], history.of(place)
     known = [trial for other, trial in seen if other == place]
-    point = known_point(part, len(begun), len(begun))
+    point = part.points.of(len(begun))
     if point is None:
         of_all = [(history.parts[other].space, trial) for other, trial in seen]
         point = taught(part.space, begun, known, of_all, part.experiment.signs[0])
@@ -138,7 +138,7 @@ def _next(
     """The trial with the condition that it is run under."""
     from optuna.trial import TrialState, create_trial
 
-    cell = part.points.of(number, 0) if part.experiment.sampler == "grid" and part.crossed.several else None
+    cell = part.points.of(number) if part.experiment.sampler == "grid" and part.crossed.several else None
     condition = part.crossed.condition(number) if cell is None else part.space.condition_of(cell.values)
     varied = {key: part.space.vary[key].distribution() for key in condition}
     attributes = dict(attributes) | ({"from": origin} if origin else {})
@@ -153,11 +153,6 @@ def _next(
 
 
 # -- what a configuration is -------------------------------------------------------------------------------------------
-
-
-def known_point(part: Part, number: int, place: int) -> Point | None:
-    """The values of trial `number`, the configuration at `place`, where they are known before a sampler is asked."""
-    return part.points.of(place, part.crossed.place(part.experiment.seen(number)))
 
 
 def configuration(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grace
-from fedtune.decisions.known_points import WIDTHS
 from fedtune.decisions.optuna_samplers import SAMPLERS, usual
 from fedtune.decisions.race import MOST
 from fedtune.options import MAX_SEEDS, SearchRequest, own_samplers
@@ -29,8 +28,6 @@ class Budget:
     seeds: tuple[int, ...]
     #: Seed-rounds of a race, 0 where the search is none.
     seed_rounds: int
-    #: The width of the prior, 0 without one.
-    prior: float
 
 
 def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems: list[str]) -> Budget:
@@ -56,12 +53,6 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
     trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
     if sampler == "grid" and trials > space.cells():
         problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
-    prior = WIDTHS.get(request.prior, 0.0)
-    if sampler == "grid" and prior:
-        problems.append(
-            "A grid search visits every cell of its grid, so --prior would change nothing. Leave it out, or choose "
-            "another --sampler."
-        )
     races = request.race if request.race is not None else seeds > 1 and _can_race(request, space, sampler)
     most = min(MOST if races and seeds == 1 else seeds, MAX_SEEDS)
     return Budget(
@@ -72,7 +63,6 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
         default_grace(rounds, REDUCTION),
         search_seeds(request.seed, most),
         trials * rounds * seeds if races else 0,
-        prior,
     )
 
 

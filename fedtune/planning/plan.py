@@ -18,7 +18,7 @@ from fedtune.planning.budget import Budget, budgeted
 from fedtune.planning.checks import runs_folder, seconds_of
 from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions
 from fedtune.planning.preflight import preflight
-from fedtune.planning.selection import Selection, selected_by
+from fedtune.planning.selection import Selection, selectable, selected_by
 from fedtune.planning.settings import settled
 from fedtune.planning.waiting import waiting_notes
 from fedtune.planning.warm_start import known, opened
@@ -27,7 +27,6 @@ from fedtune.record.provenance import provenance, sampler_file
 from fedtune.record.run_directory import TakenTrial, absolute, create
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
-from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
 from search_spaces.space import Space
 
@@ -96,7 +95,6 @@ def plan(request: SearchRequest) -> Plan:
         grace=budget.grace,
         lag=lag,
         early=resources.early(request.lag),
-        prior=budget.prior,
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
         time=time,
@@ -128,7 +126,7 @@ def _options(request: SearchRequest, problems: list[str]) -> float | None:
             "--cpus-per-trial and --gpus-per-trial instead."
         )
     for name in request.metric:
-        checks.known("metric", canonical(name), METRICS, problems, "--metric")
+        checks.known("metric", canonical(name), selectable(), problems, "--metric")
     return seconds_of(request.time, problems)
 
 

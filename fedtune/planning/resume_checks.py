@@ -41,6 +41,11 @@ def check_unchanged(run: Run, experiment: Experiment, space: Space, *, other_ver
         read_json(recorded)  # torn, it must not pass for one that says nothing
     damaged(run.path, experiment, run.frozen)  # rows that cannot be read are told now; damaged ones are computed again
     problems: list[str] = []
+    if run.experiment.get("prior"):
+        problems.append(
+            f"{run.path} was begun with --prior, which is gone, so its next trials cannot be proposed. It can be "
+            f"reported and exported; begin a new search with --warm-start {quote(str(run.path))}."
+        )
     if not other_versions:
         problems += [*_versions(run), *_own_files(run, experiment)]
     notes = _data(run, experiment, space, problems)

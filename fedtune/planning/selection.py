@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from fedtune.options import SearchRequest
 from fedtune.planning.settings import Settings
@@ -12,12 +12,17 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import canonical
 from search_spaces.requirements import Requirement, asked
 
+Data = Literal["validation", "test"]
+
+#: How a metric's name begins where it says on which data.
+STARTS: dict[str, Data] = {"val_": "validation", "test_": "test"}
+
 
 @dataclass(frozen=True)
 class Selection:
     """The metrics that the search selects by, and on which data."""
 
-    select_on: Literal["validation", "test"]
+    select_on: Data
     metric: tuple[str, ...]
     require: tuple[Requirement, ...]
 
@@ -25,8 +30,15 @@ class Selection:
 def selected_by(request: SearchRequest, settings: Settings, problems: list[str]) -> Selection:
     """The metrics to select by, under their recorded names. Adds a problem where these values do not measure one."""
     space = settings.space
-    select_on: Any = request.select_on or ("test" if request.paper and space.select_on_test else "validation")
-    metric = recorded(request.metric or space.metric, select_on)
+    usual: Data = "test" if request.paper and space.select_on_test else "validation"
+    metric = recorded(request.metric or [name.removeprefix("val_") for name in space.metric], usual)
+    used = {data_of(name) for name in metric} - {None}
+    if len(used) > 1:
+        problems.append(
+            f"A search selects on validation data or on test data, and --metric asks for both: {', '.join(metric)}. "
+            f"Give all of them with val_, or all with test_."
+        )
+    select_on = used.pop() or usual if used else usual
     if (
         select_on == "validation"
         and not settings.value("validation_fraction")
@@ -34,7 +46,7 @@ def selected_by(request: SearchRequest, settings: Settings, problems: list[str])
     ):
         problems.append(
             "validation_fraction is 0, so there are no validation data to select on. Raise it with --set "
-            "validation_fraction=0.1, or give --select-on test."
+            f"validation_fraction=0.1, or select on test data with --metric test_{metric[0].removeprefix('val_')}."
         )
     for name in metric:
         needed = METRICS[name].needs if name in METRICS else ""
@@ -53,11 +65,27 @@ def selected_by(request: SearchRequest, settings: Settings, problems: list[str])
     return Selection(select_on, metric, require)
 
 
-def recorded(names: Sequence[str], select_on: str) -> tuple[str, ...]:
-    """The names under which metrics are recorded: on validation data (`val_…`) where such exist, or on test data."""
-    plain = [canonical(name).removeprefix("val_") for name in names]
-    return tuple(
-        dict.fromkeys(
-            f"val_{name}" if select_on == "validation" and f"val_{name}" in METRICS else name for name in plain
-        )
-    )
+def recorded(names: Sequence[str], usual: Data) -> tuple[str, ...]:
+    """The names under which metrics are recorded. `val_wlp` is measured on validation data and `test_wlp` on test data,
+    where it is recorded as `wlp`; that name by itself stands for the one on the `usual` data. Of metrics that are
+    measured once, such as `bytes_up`, there is only one."""
+    found = []
+    for name in map(canonical, names):
+        data, plain = usual, name
+        for start, of in STARTS.items():
+            if name.startswith(start):
+                data, plain = of, name.removeprefix(start)
+        found.append(f"val_{plain}" if data == "validation" and f"val_{plain}" in METRICS else plain)
+    return tuple(dict.fromkeys(found))
+
+
+def data_of(name: str) -> Data | None:
+    """The data on which a metric with this recorded name is measured; None where it is not one of two."""
+    if name.startswith("val_"):
+        return "validation"
+    return "test" if f"val_{name}" in METRICS else None
+
+
+def selectable() -> list[str]:
+    """The names that `--metric` of a search takes."""
+    return [*METRICS, *(f"test_{name}" for name in METRICS if data_of(name) == "test")]

@@ -115,11 +115,6 @@ def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlie
     if paper is not None and not _among(paper, first):
         notes.append(f"Trial {len(first)} has the paper's values: {_shown(paper)}.")
         first.append(Point(paper, PAPER))
-    if experiment.prior:
-        notes.append(
-            f"The first trials are drawn around the paper's values, with a width of {experiment.prior:g} of "
-            f"each interval, and later ones with a falling probability."
-        )
     costs = expected_improvement.note(experiment.sampler, space.search)
     notes += [] if costs is None else [costs]
     best = _best_of_each(others, first) if grid is None else []

@@ -40,6 +40,10 @@ class Placement(NamedTuple):
     time: float | None = None
 
 
+#: Keys of options that are gone: records of runs that were begun with an earlier version have them.
+GONE = ("prior",)
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What `experiment.yaml` holds. A search gives every trial all of `seeds`, a race one of them
@@ -85,9 +89,6 @@ class Experiment:
     #: So many of the first trials are not run: their results were taken from earlier runs
     #: (`fedtune.execution.queue.Queue.take_results`).
     taken: int = 0
-    #: Width of the prior around the paper's values from which trials are drawn; 0: there is none
-    #: (`fedtune.decisions.known_points`).
-    prior: float = 0.0
     #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
     budget: int = 0
     #: What a configuration must keep to be selected (`search_spaces.requirements`).
@@ -172,7 +173,7 @@ class Experiment:
     @classmethod
     def from_yaml(cls, data: Mapping[str, Any], where: str) -> Experiment:
         """The experiment that `to_yaml` wrote. Raises `UserError` where a field is missing or unknown."""
-        rest = {key: value for key, value in data.items() if key != "version"}
+        rest = {key: value for key, value in data.items() if key not in ("version", *GONE)}
         fields = {item.name for item in dataclasses.fields(cls)}
         problems = [
             f"{where} lacks {key!r}; it was not written by fedtune, or was edited."

@@ -163,7 +163,9 @@ def pictures(draw: st.DrawFn) -> Case:
 
 def _case(draw: st.DrawFn, name: str, changes: tuple[Change, ...]) -> Case:
     further = draw(
-        st.sampled_from([(), (), ("--set", "validation_fraction=0", "--select-on", "test"), ("--seeds", "2")])
+        st.sampled_from(
+            [(), (), ("--set", "validation_fraction=0", "--metric", "test_global_accuracy"), ("--seeds", "2")]
+        )
     )
     words: list[str] = ["search", "fedprox", "--dataset", name, *SMALL, *further, "--rounds", "1", "--trials", "1"]
     if draw(st.integers(0, 19)) == 0:

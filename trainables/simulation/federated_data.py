@@ -224,7 +224,7 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
                 "validation_fraction",
                 f"large enough to hold a sample of the largest class, which has {largest}",
                 config.validation_fraction,
-                fix="Raise it, or set it to 0 and give --select-on test.",
+                fix="Raise it, or set it to 0 and select on test data, such as by --metric test_global_accuracy.",
             )
         )
     needed = config.clients * max(config.min_samples, 1)

@@ -16,6 +16,7 @@ from analysis.estimate import configuration
 from fedtune.decisions import proposals
 from fedtune.decisions.early_stopping import Never
 from fedtune.decisions.history import Part
+from fedtune.decisions.known_points import KnownPoints
 from fedtune.decisions.race import is_further, is_over, spent
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.experiment import Experiment, search_seeds
@@ -198,15 +199,18 @@ def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(
     made = start(
         tmp_path / "run", budget=16 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, sampler="random", taken=2
     )
-    queue, asked = Queue([Part(tmp_path / "run", made, space())]), []
-    point = proposals.known_point
-    monkeypatch.setattr(proposals, "known_point", lambda part, *given: (asked.append(given), point(part, *given))[1])
+    queue, places, numbers = Queue([Part(tmp_path / "run", made, space())]), list[int](), list[int]()
+    known, sampler = KnownPoints.of, proposals.make_sampler
+    monkeypatch.setattr(KnownPoints, "of", lambda points, place: (places.append(place), known(points, place))[1])
+    monkeypatch.setattr(
+        proposals, "make_sampler", lambda name, seed, n, *more: (numbers.append(n), sampler(name, seed, n, *more))[1]
+    )
     for reached in (0.1, 0.2):
         take(queue, reached)
     while (proposal := queue.propose()) is not None:
         run(queue, proposal, 0.3)
     new = [trial.number for trial in queue.trials() if not is_further(trial)]
-    assert asked == [(number, place) for place, number in enumerate(new)] and new[-1] > len(new) - 1
+    assert (places, numbers) == (list(range(len(new))), new) and new[-1] > len(new) - 1
 
 
 def test_results_of_earlier_runs_are_rivals_from_the_first_trial_on(tmp_path: Path) -> None:

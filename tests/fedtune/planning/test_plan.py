@@ -20,7 +20,8 @@ from fedtune.machine.resources import Machine, pack
 from fedtune.options import SearchRequest
 from fedtune.planning.checks import seconds_of
 from fedtune.planning.plan import plan
-from fedtune.planning.selection import recorded
+from fedtune.planning.selection import selected_by
+from fedtune.planning.settings import settled
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
 from search_spaces.errors import UserError
@@ -124,7 +125,9 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"time": "0s"}, "time must be a length"),
         ({"sampler": "tpee"}, "Did you mean 'tpe'"),
         ({"scheduler": "hyperband"}, "Unknown scheduler 'hyperband'"),
-        ({"select_on": "train"}, "Unknown choice of --select-on"),
+        ({"metric": ("test_wlp", "val_amp"), "sampler": "nsga2"}, "--metric asks for both: wlp, val_amp"),
+        ({"metric": ("test_bytes_up",)}, "Unknown metric 'test_bytes_up'"),
+        ({"set": ("clients=3", "validation_fraction=0"), "metric": ("wlp",)}, "with --metric test_wlp"),
         ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
         ({"concurrency": 0}, "concurrency must be"),
         ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number of at least 0.0001"),
@@ -151,9 +154,6 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ),
         ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
         ({"set": ("validation_fraction=0",)}, "no validation data to select on"),
-        ({"prior": "papers"}, "Unknown prior 'papers'. Did you mean 'paper'?"),
-        ({"prior": 0.25}, "Unknown prior '0.25'. Known: off, paper, strong."),
-        ({"prior": "strong", "sampler": "grid"}, "--prior would change nothing"),
         ({"warm_start": ("nowhere",)}, "There is no run 'nowhere'"),
         ({"concurrency": "autoo"}, "concurrency must be auto or a whole number, got 'autoo' (--concurrency)"),
         (
@@ -227,15 +227,6 @@ def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(
         assert elsewhere.experiment.first == () and not any("paper's values" in note for note in elsewhere.notes)
 
 
-@pytest.mark.parametrize(("prior", "width"), [("off", 0.0), ("paper", 0.25), ("strong", 0.125)])
-def test_the_prior_has_a_width(asked: Callable[..., SearchRequest], prior: Any, width: float) -> None:
-    made = plan(asked(prior=prior))
-    assert made.experiment.prior == width
-    assert any(f"drawn around the paper's values, with a width of {width:g}" in note for note in made.notes) == (
-        width > 0
-    )
-
-
 def test_all_problems_are_told_at_once(asked: Callable[..., SearchRequest]) -> None:
     found = problems(
         asked(trials=0, time="soon", sampler="tpee", metric=("x",), set=("lr=fast", "nonsense=1", "clients=0"))
@@ -294,10 +285,29 @@ def test_a_name_that_is_taken(asked: Callable[..., SearchRequest], tmp_path: Pat
         plan(asked(name="mine"))
 
 
-def test_metrics_select_on_validation_unless_told() -> None:
-    assert recorded(("wlp",), "validation") == ("val_wlp",)
-    assert recorded(("val_wlp",), "test") == ("wlp",)
-    assert recorded(("wlp", "bytes_up", "val_wlp"), "validation") == ("val_wlp", "bytes_up")
+@pytest.mark.parametrize(
+    ("paper", "metric", "select_on", "chosen"),
+    [
+        (False, (), "validation", ("val_global_accuracy",)),
+        (False, ("wlp", "bytes_up", "val_wlp"), "validation", ("val_wlp", "bytes_up")),
+        (False, ("test_wlp", "bytes_up"), "test", ("wlp", "bytes_up")),
+        (False, ("bytes_up",), "validation", ("bytes_up",)),
+        (True, (), "test", ("global_accuracy",)),
+        (True, ("wlp",), "test", ("wlp",)),
+        (True, ("val_wlp",), "validation", ("val_wlp",)),
+    ],
+)
+def test_a_metric_says_on_which_data_a_search_selects(
+    tmp_path: Path, paper: bool, metric: tuple[str, ...], select_on: str, chosen: tuple[str, ...]
+) -> None:
+    """The space's paper profile selects on test data."""
+    space = tmp_path / "space.yaml"
+    search = "search: {lr: {low: 0.01, high: 0.1}}"
+    space.write_text(f"method: fedavg\n{search}\nprofiles: {{paper: {{rounds: 5, select_on_test: true}}}}\n")
+    request = SearchRequest("fedavg", space=str(space), paper=paper, metric=metric)
+    found: list[str] = []
+    made = selected_by(request, settled(request, found), found)
+    assert (found, made.select_on, made.metric) == ([], select_on, chosen)
 
 
 @pytest.mark.parametrize(
@@ -317,6 +327,9 @@ def test_an_experiment_is_read_back_equal(asked: Callable[..., SearchRequest], t
     made = plan(asked(time="2h", metric=("wlp", "bytes_up"), sampler="nsga2"))
     create(made.folder, made.experiment, made.space, {})
     assert Experiment.read(made.folder) == made.experiment
+    earlier = {**made.experiment.to_yaml(), "prior": 0.0}
+    (made.folder / "experiment.yaml").write_text(yaml.safe_dump(earlier))
+    assert Experiment.read(made.folder) == made.experiment, "an option that is gone was not used"
     assert not [path for path in made.folder.parent.iterdir() if path != made.folder], "a temporary folder was left"
     for edit, words in (
         ({"version": 99}, "version"),

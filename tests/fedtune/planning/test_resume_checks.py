@@ -78,7 +78,13 @@ def other_partition(begun: Begun, patch: pytest.MonkeyPatch) -> None:
     begun.record(lambda recorded: recorded["partition"].update({"0": "abc"}))
 
 
+def option_gone(begun: Begun, patch: pytest.MonkeyPatch) -> None:
+    path = begun.folder / run_folder.EXPERIMENT
+    path.write_text(path.read_text() + "prior: 0.25\n")
+
+
 FAULTS = {
+    option_gone: "was begun with --prior, which is gone",
     gone: "A data set of your own must be an existing folder of images or .npz file",
     other_labels: "must be as it was when the run began",
     cache_not_writable: "The cache folder must be writable",
