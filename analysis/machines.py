@@ -40,7 +40,7 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, s
 def _code_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The same of the code that is no installed package: a method's or a sampler's own file, a checkout of fedtune."""
     found: list[tuple[str, str]] = []
-    for kind in ("method_file", "sampler_file"):
+    for kind in ("method_file", "model_file", "sampler_file"):
         file, its = one.get(kind) or {}, other.get(kind) or {}
         if file and its and file["hash"] != its["hash"]:
             found.append((f"{file['file']} {file['hash']}", f"{its['file']} {its['hash']}"))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ Value = float | int | str | bool
 Dataclass = TypeVar("Dataclass")
 
 _METADATA = "fedtune.parameter"
+#: A Python file, and what in it is meant.
+_FILE = re.compile(r"[^\x00-\x1f]+\.py(:[A-Za-z_]\w*)?")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Parameter:
     log: bool = False
     step: float | int | None = None
     options: tuple[str, ...] = ()
+    #: For a choice: whether it may be `FILE.py:NAME` as well, something of a user's own.
+    files: bool = False
     #: For a choice: what readers of figures call an option whose own name does not tell, beside that name.
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: For a choice: the parameters that exist only while that option is chosen.
@@ -73,7 +78,7 @@ class Parameter:
         if self.kind == "flag":
             return "true or false"
         if self.kind == "choice":
-            return "one of " + ", ".join(self.options)
+            return "one of " + ", ".join((*self.options, *(["FILE.py:NAME"] if self.files else [])))
         if self.kind == "text":
             return "a name or a path"
         noun = "a number" if self.kind == "real" else "a whole number"
@@ -122,7 +127,7 @@ class Parameter:
         if self.kind in ("flag", "text"):
             return True
         if self.kind == "choice":
-            return value in self.options
+            return value in self.options or (self.files and _FILE.fullmatch(str(value)) is not None)
         assert isinstance(value, (int, float))
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
@@ -206,6 +211,7 @@ def choice(
     source: str = "",
     tune: bool | tuple[str, ...] = False,
     condition: bool = False,
+    files: bool = False,
 ) -> Any:
     """One of several named options. Given as a mapping, an option may own a dataclass of sub-parameters. `names`: what
     figures call an option, beside its own name."""
@@ -222,6 +228,7 @@ def choice(
         source=source,
         tune=tune,
         condition=condition,
+        files=files,
     )
 
 

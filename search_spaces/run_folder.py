@@ -35,7 +35,8 @@ one (round, seed).
 `provenance.json` names the method as people write it (`method_title`), and what decides the last digits of numbers:
 `versions` and the `machine`'s `processor`, `instructions` (those PyTorch uses) and `gpu`. Where a run went on with
 others than it began with, `continued` lists them, each with `created`, `versions`, `git`, `method_file` and `machine`.
-`method_file` names a method that is a user's own file (FEDTUNE_METHODS): `method`, `file` and the content's `hash`;
+`method_file` names a method that is a user's own file: `method`, `file` and the content's `hash`; `model_file` a model
+that is one: `model`, `file`, `hash`;
 `sampler_file` a sampler that is one (FEDTUNE_SAMPLERS), in the same way.
 `extended` lists what `fedtune extend` did, each with `created`, `command`, and `trials` or `rounds` as [before, after].
 That of a search begun with --concurrency auto also holds `packing`: what was measured of one configuration (`table`:

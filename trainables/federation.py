@@ -34,6 +34,7 @@ class FederationConfig:
         ("auto", *models.names()),
         doc="Client and global model; auto takes cnn_small below 28 pixels, else cnn.",
         condition=True,
+        files=True,
     )
     rounds: int = integer(10, low=1, high=100_000, log=True, symbol="T", doc="Communication rounds planned.")
     clients: int = integer(

@@ -1,63 +1,153 @@
-"""Finds the methods: every file in `trainables/methods` that assigns `METHOD`. No list is edited to add one.
+"""Finds the methods: every file in `trainables/methods` that assigns `METHOD`, those of plug-ins (entry points of the
+group `fedtune.methods`), and those of a user's own files. No list is edited to add one.
 
-Further files can be named in the environment variable FEDTUNE_METHODS (paths separated like PATH), so a method can be
-tried without touching the installed package.
+A file of a user's own is named by its path, `fedtune search ./mymethod.py`, or in the environment variable
+FEDTUNE_METHODS (`trainables.own_code`). From then on it is known by its method's name.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from search_spaces import own_files
-from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
 from trainables import methods as package
-from trainables import models
+from trainables import models, own_code
 from trainables.federation import FederationConfig
 from trainables.method import Method, executor_problems
 
-#: How the modules of a user's own files are called.
-_OWN = "fedtune_method_"
+#: The group of entry points that are methods, or modules that assign METHOD.
+PLUGINS = "fedtune.methods"
 
 
 @cache
-def methods() -> dict[str, Method]:
-    """Every method by name, sorted."""
+def _packaged() -> dict[str, Method]:
+    """The methods of the package and of plug-ins."""
     modules = [
         importlib.import_module(f"{package.__name__}.{info.name}") for info in pkgutil.iter_modules(package.__path__)
     ]
-    own = own_files.listed("FEDTUNE_METHODS")
-    modules += [own_files.load(path, f"{_OWN}{path.stem}", "FEDTUNE_METHODS") for path in own]
-    found = [module.METHOD for module in modules]
-    return {m.name: m for m in sorted(found, key=lambda m: m.name)}
+    found = {module.METHOD.name: module.METHOD for module in modules}
+    for point in own_code.plugins(PLUGINS).values():
+        loaded = own_code.load(point)
+        plug_in = getattr(loaded, "METHOD", loaded)
+        if not isinstance(plug_in, Method) or plug_in.name in found:
+            must = "a Method with a name of its own, or a module with such a METHOD"
+            raise UserError(sentence(f"The plug-in {point.name!r} ({PLUGINS})", must, Shown(repr(plug_in)[:80])))
+        found[plug_in.name] = plug_in
+    return found
+
+
+def methods() -> dict[str, Method]:
+    """Every method by name, sorted; of a user's own files those that FEDTUNE_METHODS or this process has named."""
+    for path in own_code.listed("FEDTUNE_METHODS"):
+        _method_of(path)
+    found = {**_packaged(), **{m.name: m for _, m in _of_files()}}
+    return {name: found[name] for name in sorted(found)}
 
 
 def method(name: str) -> Method:
     """The method of that name. Raises `UserError` with the nearest name."""
-    if name not in methods():
-        raise UserError(unknown("method", name, methods()))
-    return methods()[name]
+    if name in (known := methods()):
+        return known[name]
+    for path in own_code.noted():
+        # A file that was named by mistake, or is broken by now, is not this method's.
+        if _assigns(path, name) and (found := _method_of(path)).name == name:
+            return found
+    said = unknown("method", name, methods())
+    own = "" if "Did you mean" in said else " A method of your own is named by its file, such as ./mymethod.py."
+    raise UserError(said + own)
+
+
+def is_method(name: str) -> bool:
+    """Whether there is a method of that name."""
+    try:
+        return method(name).name == name
+    except UserError:
+        return False
+
+
+def named(given: object) -> str:
+    """The name of the method that a user has given: its name, the path of its file, or from Python the `Method`, or the
+    module that assigns it. Raises `UserError` where there is no such file or it has no method."""
+    if isinstance(given, (str, Path)):
+        text = str(given)
+        return _method_of(own_code.named(text, "method")).name if own_code.is_file(text) else text
+    if isinstance(given, Method) and _packaged().get(given.name) is given:
+        return given.name
+    owner = given if isinstance(given, (Method, ModuleType)) else None
+    path = own_code.file_of(owner) if isinstance(owner, ModuleType) else own_code.file_that_has(owner)
+    if owner is None or path is None:
+        must = "a method's name, the path of its file, or a Method that a file assigns to METHOD"
+        raise UserError(sentence("method", must, Shown(repr(given)[:80]), fix="Write it into a file of its own."))
+    return _method_of(own_code.named(path, "method")).name
 
 
 def own_file(name: str) -> dict[str, str] | None:
-    """Of a method from a user's own file (FEDTUNE_METHODS): its name, the file's, and the hash of the file's content as
-    it is now. None of a method that belongs to the package."""
-    path = _own_files().get(method(name).name)
-    return None if path is None else {"method": name, **own_files.facts(path)}
+    """Of a method from a user's own file: its name, the file's, and the hash of the content that was run. None of a
+    method that belongs to the package."""
+    code = own_code_of(name)
+    return None if code is None else {"method": name, **code.facts()}
 
 
-def _own_files() -> dict[str, Path]:
-    """Of every method of a user's own file, that file."""
-    found = [module for name, module in sys.modules.items() if name.startswith(_OWN)]
-    return {module.METHOD.name: Path(str(module.__file__)) for module in found if hasattr(module, "METHOD")}
+def own_code_of(name: str) -> own_code.Code | None:
+    """The file of a method of a user's own; None of one that belongs to the package."""
+    chosen = method(name)
+    return next((own_code.code_of(path) for path, found in _of_files() if found.name == chosen.name), None)
+
+
+def own_codes(name: str, values: Mapping[str, object]) -> tuple[own_code.Code, ...]:
+    """The user's own files that hold a trial's method or model."""
+    found = (own_code_of(name), models.own_code_of(values.get("model")))
+    return tuple(code for code in found if code is not None)
+
+
+def own_files_of(name: str, values: Mapping[str, object]) -> dict[str, dict[str, str]]:
+    """What a run records of these files: `method_file`, `model_file`."""
+    of_model = models.own_code_of(values.get("model"))
+    found = {"method_file": own_file(name)}
+    found["model_file"] = None if of_model is None else {"model": str(values["model"]), **of_model.facts()}
+    return {kind: facts for kind, facts in found.items() if facts is not None}
+
+
+def _of_files() -> list[tuple[str, Method]]:
+    """The methods of the user's own files that this process has run, with their paths."""
+    found = []
+    for path in own_code.loaded():
+        module = own_code.module(path)
+        made = getattr(module, "METHOD", None)
+        if isinstance(made, Method):
+            found.append((path, made))
+    return found
+
+
+def _assigns(path: Path, name: str) -> bool:
+    """Whether the file's text has the name: others need not be run to look for it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return "METHOD" in text and name in text
+
+
+def _method_of(path: Path) -> Method:
+    """The method that the file assigns to METHOD. Raises `UserError` where it has none, or one with the name of
+    another."""
+    made = getattr(own_code.module(path), "METHOD", None)
+    if not isinstance(made, Method):
+        got = Shown("no METHOD" if made is None else type(made).__name__)
+        fix = "`fedtune new method NAME` writes an example."
+        raise UserError(sentence(f"METHOD of {path.name}", "a trainables.method.Method", got, str(path), fix))
+    if made.name in _packaged():
+        must = "a name that no method of fedtune has"
+        raise UserError(sentence(f"The method of {path.name}", must, made.name, str(path)))
+    return made
 
 
 def declared(name: str) -> dict[str, Parameter]:
@@ -101,6 +191,9 @@ def configured(name: str, values: Mapping[str, object], where: str = "") -> Conf
             )
         )
     problems += executor_problems(federation.executor, chosen, config)
+    if federation.executor not in ("auto", "loop") and models.is_own(federation.model):
+        must = "auto or loop for a model of your own, which is not known to run as one program"
+        problems.append(sentence("executor", must, federation.executor, where))
     if federation.batch_norm == "running":
         trained = chosen.architectures(config, federation)
         if not any(model == "auto" or models.has_batch_norm(model) for model in trained):

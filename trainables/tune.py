@@ -28,6 +28,7 @@ from ray import tune
 
 from search_spaces.errors import EnvironmentFault, UserError
 from search_spaces.parameter import Value
+from trainables import own_code
 from trainables.simulation.replicates import Replicates
 from trainables.worker import environment, process
 from trainables.worker.environment import Environment
@@ -68,6 +69,8 @@ class Job:
     gpu_share: float = 0.0
     #: What the trial is to find where it runs.
     environment: Environment = Environment()
+    #: The user's own files that hold its method or model.
+    code: tuple[own_code.Code, ...] = ()
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
 
@@ -151,6 +154,7 @@ class Trial(tune.Trainable):
             self._folder = TrialFolder(Path(job.folder))
             process.tell_crashes(self._folder.log)
             process.set_threads(job.threads)
+            own_code.given(job.code)
             self._simulation = self._made(job)
             job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
             try:

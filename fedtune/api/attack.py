@@ -271,12 +271,12 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
         raise UserError(sentence("trial", "left out where the configuration is not a run directory", trial, "--trial"))
     from trainables import registry
 
-    if str(target) in registry.methods():
+    if registry.is_method(method := registry.named(target)):
         problems: list[str] = []
-        values = configuration(SearchRequest(str(target)), problems)
+        values = configuration(SearchRequest(method), problems)
         if problems:
             raise UserError(*problems)
-        return _Target(str(target), values, seed or 0, None, Path(f"{target}-attack.png").resolve())
+        return _Target(method, values, seed or 0, None, Path(f"{method}-attack.png").resolve())
     if not path.suffix and not path.exists():
         load_run(path)  # says which runs there are
     method, exported, data = load(path)

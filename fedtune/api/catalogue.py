@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from analysis.runs.conditions import show
@@ -10,6 +12,7 @@ from search_spaces import presets
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, parameters
 from search_spaces.space import Space
+from trainables import methods as methods_package
 
 if TYPE_CHECKING:
     from trainables.data import Source
@@ -22,7 +25,21 @@ def methods(name: str | None = None) -> list[dict[str, Any]]:
     default, bounds, tuned (what a default search covers, None for not searched), doc, source, group (`method` or
     `federation`), option (`kind=a` where it exists only under that option, else None).
     Raises `UserError` for an unknown method."""
-    return remembered(f"methods-{name or 'all'}", lambda: _methods(name))
+    return _remembered("methods", name, _methods)
+
+
+def _remembered(
+    what: str, method: str | None, find: Callable[[str | None], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """What `find` says of a method, by name or by the path of its file, or of all. Of methods that are no files of the
+    package it is found anew each time."""
+    if method is None:
+        return remembered(f"{what}-all", lambda: find(None))
+    if method.isidentifier() and importlib.util.find_spec(f"{methods_package.__name__}.{method}") is not None:
+        return remembered(f"{what}-{method}", lambda: find(method))
+    from trainables import registry
+
+    return find(registry.named(method))
 
 
 def _methods(name: str | None) -> list[dict[str, Any]]:
@@ -54,7 +71,7 @@ def spaces(method: str | None = None) -> list[dict[str, Any]]:
     """The named spaces of one method or of all: method, name, title, source, search (text by key), vary (conditions,
     text by key), fix, profiles, figures, published, cells (points of its grid; None where a number without one is
     searched). Raises `UserError` for an unknown method."""
-    return remembered(f"spaces-{method or 'all'}", lambda: _spaces(method))
+    return _remembered("spaces", method, _spaces)
 
 
 def _spaces(method: str | None) -> list[dict[str, Any]]:

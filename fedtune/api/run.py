@@ -8,6 +8,7 @@ that round as `clients-<seed>.safetensors` where the method has such.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping
@@ -140,7 +141,7 @@ def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
         **placed(request, packing),
         source=data,
     )
-    title = f"Final run of {origin.get('run', Path(request.method).name)}"
+    title = f"Final run of {origin.get('run', method)}"
     fixed = Space(name=experiment.space, method=method, search={}, title=title, fix=checked.values, metric=(metric,))
     return Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
 
@@ -149,8 +150,9 @@ def _configuration(request: RunRequest, problems: list[str]) -> tuple[str, dict[
     """Method, every parameter, and the exported configuration (empty for a method's own)."""
     from trainables import registry
 
-    if request.method in registry.methods():
-        return request.method, configuration(request, problems), {}
+    if registry.is_method(method := registry.named(request.method)):
+        named = dataclasses.replace(request, best=method)
+        return method, configuration(named, problems), {}
     is_folder = given(request.method).is_dir()
     method, values, data = winner_of(request.method) if is_folder else load(request.method)
     if request.paper or request.space != "default":

@@ -13,7 +13,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
@@ -28,6 +28,9 @@ from fedtune.record.run_directory import token, trial_folder, write_document
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write
+
+if TYPE_CHECKING:
+    from trainables.own_code import Code
 
 
 class _LeaveTune(BaseException):
@@ -63,6 +66,7 @@ class TuneSession:
         self._said: dict[str, str] = {}
         #: What each of them is simulated over.
         self._seeds: dict[int, tuple[int, ...]] = {}
+        self._codes: dict[tuple[str, Any], tuple[Code, ...]] = {}
         self._environment = begun_with(queue.parts[0].folder)
 
     def fit(self, scratch: Path) -> None:
@@ -161,8 +165,20 @@ class TuneSession:
             keep_models=e.kind == "run",
             keep_images=e.keep_images,
             environment=self._environment,
+            code=self._code(e.method, complete),
             simulate=self.simulate,
         )
+
+    def _code(self, method: str, values: Mapping[str, Any]) -> tuple[Code, ...]:
+        """The user's own files of a trial, as they were when the first trial with them began."""
+        if self.simulate is not None:
+            return ()
+        from trainables import registry
+
+        of = method, values.get("model")
+        if of not in self._codes:
+            self._codes[of] = registry.own_codes(method, values)
+        return self._codes[of]
 
     def result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         number = self._live.get(trial_id)

@@ -102,8 +102,8 @@ def _methods(request: AutoRequest, problems: list[str]) -> tuple[str, ...]:
     """The names of all methods that are asked for, in the order given (`all`: by name)."""
     from trainables import registry
 
+    asked = tuple(dict.fromkeys(registry.named(name.strip()) for text in request.methods for name in text.split(",")))
     known = registry.methods()
-    asked = tuple(dict.fromkeys(name.strip() for text in request.methods for name in text.split(",")))
     if not asked or asked == ("",):
         problems.append("No method is named. Give --methods fedavg,fedprox, or --methods all.")
     problems += [unknown("method", name, known, "--methods") for name in asked if name not in (*known, ALL, "")]

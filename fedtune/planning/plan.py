@@ -57,7 +57,10 @@ class Plan:
 
 def plan(request: SearchRequest) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
+    from trainables import registry
+
     problems: list[str] = []
+    request = dataclasses.replace(request, method=registry.named(request.method))
     folder, time = _folder(request, problems), _options(request, problems)
     space = (settings := settled(request, problems)).space
     selection = selected_by(request, settings, problems)

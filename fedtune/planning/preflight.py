@@ -23,7 +23,7 @@ class Checked:
     #: Every parameter of it.
     values: Mapping[str, Value]
     #: What is recorded with the run: `method_title`, the `dataset`'s name and hash, the `partition`'s hash by seed, and
-    #: `method_file` of a method that is a user's own file.
+    #: `method_file` and `model_file` of what is in a user's own files.
     facts: Mapping[str, Any]
 
 
@@ -83,8 +83,7 @@ def preflight(
         "dataset": {"name": dataset.name, "hash": dataset.hash},
         "partition": {str(seeds[0]): built.data.fingerprint},
     }
-    if (own := registry.own_file(built.method.name)) is not None:
-        facts["method_file"] = own
+    facts |= registry.own_files_of(built.method.name, values)
     return Checked(values, facts)
 
 

@@ -1,7 +1,7 @@
 """Before a run goes on: is everything around it as it was when it began, and can it be placed here?
 
 The data set's content, the partition of the first seed, the versions of the libraries and the content of a user's own
-files (FEDTUNE_METHODS, FEDTUNE_SAMPLERS) are recorded in `provenance.json`. Trials that were computed under other
+files (methods, models, samplers) are recorded in `provenance.json`. Trials that were computed under other
 conditions must not be compared with those before them, and a data set that is gone is no trial's fault. So what differs
 is told here, before anything is written.
 
@@ -70,11 +70,12 @@ def _versions(run: Run) -> list[str]:
 
 
 def _own_files(run: Run, experiment: Experiment) -> list[str]:
-    """A sentence for the run's method and for its sampler, where that is a user's own file with whose content of now
+    """A sentence for the run's method, model and sampler, where that is a user's own file with whose content of now
     the run was never computed."""
     from trainables import registry
 
-    now = {"method_file": registry.own_file(experiment.method), "sampler_file": sampler_file(experiment.sampler)}
+    now: dict[str, Any] = {"sampler_file": sampler_file(experiment.sampler)}
+    now |= registry.own_files_of(experiment.method, experiment.values)
     return [problem for kind, found in now.items() for problem in _own_file(run, kind, found)]
 
 

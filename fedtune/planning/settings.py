@@ -142,10 +142,22 @@ def _assigned(
             problems.append(_stranger(name.strip(), key, declared))
             continue
         try:
-            found[key] = declared[key].convert(_dataset(str(wanted)) if key == "dataset" else wanted, where)
+            found[key] = declared[key].convert(_whole(key, wanted), where)
         except UserError as error:
             problems.extend(error.problems)
     return found
+
+
+def _whole(key: str, wanted: object) -> object:
+    """What a user gave, with whole paths, so that the run can be resumed from anywhere; a model's file is now one that
+    the user has named."""
+    if key == "dataset":
+        return _dataset(str(wanted))
+    if key != "model" or not isinstance(wanted, str):
+        return wanted
+    from trainables import models
+
+    return models.named(wanted)
 
 
 def _stranger(name: str, key: str, declared: Mapping[str, Parameter]) -> str:

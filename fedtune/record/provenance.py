@@ -112,13 +112,16 @@ def went_on(folder: Path) -> str | None:
 
 
 def _own_files(begun: Mapping[str, Any]) -> dict[str, Any]:
-    """`method_file` and `sampler_file` as they are now, of a run whose method or sampler was a user's own file and is
-    one."""
-    from trainables import registry
+    """`method_file`, `model_file` and `sampler_file` as they are now, of a run whose method, model or sampler was a
+    user's own file and is one."""
+    from trainables import models, registry
 
-    method, sampler = begun.get("method_file"), begun.get("sampler_file")
+    method, model, sampler = begun.get("method_file"), begun.get("model_file"), begun.get("sampler_file")
+    of_model = str(model["model"]) if isinstance(model, dict) else ""
+    code = models.own_code_of(of_model)
     now = {
         "method_file": registry.own_file(str(method["method"])) if isinstance(method, dict) else None,
+        "model_file": None if code is None else {"model": of_model, **code.facts()},
         "sampler_file": sampler_file(str(sampler["sampler"])) if isinstance(sampler, dict) else None,
     }
     return {kind: found for kind, found in now.items() if found is not None}

@@ -112,6 +112,7 @@ NOTHING: dict[str, Any] = {
     "children": {},
     "tune": False,
     "condition": False,
+    "files": False,
 }
 
 
@@ -154,7 +155,7 @@ def test_a_declaration_that_says_everything() -> None:
         a_real: float = real(5.0, doc="R.", condition=True, **number, **every)
         an_integer: int = integer(5, doc="I.", condition=True, **number, **every)
         a_choice: str = choice(
-            "a", {"a": Owned, "b": None}, names=named, doc="C.", tune=("a",), condition=True, **every
+            "a", {"a": Owned, "b": None}, names=named, doc="C.", tune=("a",), condition=True, files=True, **every
         )
         a_flag: bool = flag(False, doc="F.", tune=True, **every)
         a_text: str = text("t", doc="T.", condition=True, **every)
@@ -167,7 +168,7 @@ def test_a_declaration_that_says_everything() -> None:
         "a_choice": NOTHING
         | owned
         | known
-        | {"name": "a_choice", "kind": "choice", "default": "a", "doc": "C.", "tune": ("a",)},
+        | {"name": "a_choice", "kind": "choice", "default": "a", "doc": "C.", "tune": ("a",), "files": True},
         "a_flag": NOTHING | every | {"name": "a_flag", "kind": "flag", "default": False, "doc": "F.", "tune": True},
         "a_text": NOTHING | known | {"name": "a_text", "kind": "text", "default": "t", "doc": "T."},
     }
@@ -194,3 +195,19 @@ def test_a_parameter_made_by_hand_says_nothing_more_either() -> None:
 )
 def test_the_bounds_in_words(low: float | None, high: float | None, must: str) -> None:
     assert Parameter("x", "real", 1.0, "", low=low, high=high).must() == must
+
+
+def test_a_choice_may_be_something_of_a_users_own_file() -> None:
+    @dataclass(frozen=True)
+    class Own:
+        model: str = choice("a", ("a", "b"), doc="M.", files=True)
+        plain: str = choice("a", ("a", "b"), doc="P.")
+
+    both = parameters(Own)
+    assert both["model"].convert("dir/my net.py:Net") == "dir/my net.py:Net"
+    assert both["model"].convert("net.py") == "net.py"
+    for wrong in ("c", "net.py:", "net.py:1", "net.txt:Net"):
+        with pytest.raises(UserError, match=r"model must be one of a, b, FILE.py:NAME, got"):
+            both["model"].convert(wrong)
+    with pytest.raises(UserError, match=r"plain must be one of a, b, got 'net.py:Net'"):
+        both["plain"].convert("net.py:Net")

@@ -4,7 +4,8 @@ edited.
     model = build("cnn", (3, 32, 32), classes=10, rate=0.25)
     initialise(model, rng.torch("init"))
 
-A constructor takes `(shape, classes, rate, scaler)` and returns a `Model` (see `base`).
+A constructor takes `(shape, classes, rate, scaler)` and returns a `Model` (see `base`). A model of a user's own is a
+class of a Python file, `mynet.py:Net`, or an entry point of the group `fedtune.models` (see `own`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import torch
 
 from search_spaces.errors import UserError, unknown
+from trainables import own_code
 from trainables.models.base import Axis, Model, Shape, initialise, width
 from trainables.models.layers import BATCH_NORMS, BatchNorm, is_statistic
 
@@ -28,10 +31,16 @@ __all__ = [
     "build",
     "has_batch_norm",
     "initialise",
+    "is_own",
     "is_statistic",
+    "named",
     "names",
+    "own_code_of",
     "width",
 ]
+
+#: The group of entry points that are models: classes of networks.
+PLUGINS = "fedtune.models"
 
 
 @cache
@@ -44,8 +53,37 @@ def _constructors() -> dict[str, Callable[..., Model]]:
 
 
 def names() -> list[str]:
-    """The registered models, sorted."""
-    return sorted(_constructors())
+    """The registered models, and those of plug-ins, sorted."""
+    return sorted({**own_code.plugins(PLUGINS), **_constructors()})
+
+
+def is_own(name: str) -> bool:
+    """Whether the model is a user's own: of a file or of a plug-in."""
+    return name not in _constructors() and (own_code.split(name) is not None or name in own_code.plugins(PLUGINS))
+
+
+def named(name: str) -> str:
+    """What a user gave as a model, as it is recorded: of `mynet.py:Net` the whole path. Raises `UserError` where there
+    is no such file."""
+    found = own_code.split(name)
+    if found is None:
+        return name
+    path = own_code.named(found[0], "model")
+    return f"{path}:{found[1]}" if found[1] else str(path)
+
+
+def own_code_of(name: object) -> own_code.Code | None:
+    """The file of a model of a user's own; None of another one. Raises `UserError` where it cannot be run."""
+    found = own_code.split(name) if isinstance(name, str) and is_own(name) else None
+    return None if found is None else own_code.code_of(found[0])
+
+
+def _own(name: str, shape: Shape, classes: int, rate: float) -> Model:
+    from trainables.models.own import OwnModel, class_of
+
+    plug_in = own_code.plugins(PLUGINS).get(name)
+    make = own_code.load(plug_in) if plug_in is not None else class_of(name)
+    return OwnModel(make, Path(name).name, shape, classes, rate)
 
 
 def build(
@@ -56,10 +94,13 @@ def build(
     With batch_norm `running` its batch normalisation keeps running statistics, which are buffers of the model: what is
     taken from it, sent and averaged includes them. The weights are those of a fixed seed (use `initialise` to draw
     others); the global generator is left as it was. Raises `UserError` for an unknown name or a rate outside (0, 1]."""
-    if name not in _constructors():
-        raise UserError(unknown("model", name, names()))
     with torch.random.fork_rng(devices=[]):
-        model = _constructors()[name](shape, classes, rate, scaler)
+        if is_own(name):
+            model = _own(name, shape, classes, rate)
+        elif name in _constructors():
+            model = _constructors()[name](shape, classes, rate, scaler)
+        else:
+            raise UserError(unknown("model", name, names()))
     model.name = name
     if batch_norm == "running":
         model.keep_statistics()
@@ -70,5 +111,7 @@ def build(
 
 @cache
 def has_batch_norm(name: str) -> bool:
-    """Whether the model `name` has batch normalisation."""
+    """Whether the model `name` has batch normalisation; of a user's own it may."""
+    if is_own(name):
+        return True
     return any(isinstance(part, BatchNorm) for part in build(name, (1, 32, 32), 2, rate=1 / 16).modules())

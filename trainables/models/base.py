@@ -58,6 +58,8 @@ class Model(nn.Module):
     name: str
     #: Distribution of convolution weights, see `initialise`.
     convolutions: Literal["default", "he"] = "default"
+    #: Whether `draw` says how its weights are drawn, in place of `initialise`.
+    draws_itself = False
 
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool) -> None:
         super().__init__()
@@ -99,6 +101,10 @@ class Model(nn.Module):
         """The scaler of HeteroFL: times 1/R in training mode, so that narrow and wide clients agree in magnitude."""
         return x * self.scale if self.scale != 1.0 else x
 
+    def draw(self, generator: torch.Generator) -> None:
+        """Redraws all weights from `generator`."""
+        raise NotImplementedError
+
     def features(self, x: Tensor) -> Tensor:
         """The representation that the head reads, `(B, p)`."""
         raise NotImplementedError
@@ -115,8 +121,14 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
 
     Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); normalisation weight 1, bias 0. A
     module with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He et al. 2015, fan
-    out). The same generator state gives the same bits; the global generator is not touched."""
+    out). A model that `draws_itself` does so. The same generator state gives the same bits; the global generator is not
+    touched."""
+    whole = {name: part for name, part in module.named_modules() if isinstance(part, Model) and part.draws_itself}
+    for part in whole.values():
+        part.draw(generator)
     for name, part in module.named_modules():
+        if any(name == own or not own or name.startswith(f"{own}.") for own in whole):
+            continue
         if isinstance(part, nn.Conv2d | nn.Linear):
             bound = 1.0 / math.sqrt(part.weight[0].numel())
             if isinstance(part, nn.Conv2d) and getattr(module, "convolutions", "default") == "he":

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from search_spaces.errors import UserError, sentence
+from trainables import models
 from trainables.federation import ClientData, Federation, FederationConfig, gather
 from trainables.local import GATHER, LocalJob, LocalResult, LocalTraining, Objective, client_of, draw_batches, sgd
 from trainables.method import Method, stackable
@@ -64,7 +65,7 @@ def chosen(settings: FederationConfig, method: Method, config: Any, fed: Federat
     """The executor that `auto` means for this federation on its device; every other name means itself."""
     if settings.executor != "auto":
         return settings.executor
-    if fed.device.type != "cuda" or not stackable(method, config):
+    if fed.device.type != "cuda" or not stackable(method, config) or models.is_own(fed.model):
         return "loop"
     names = {fed.model if name == "auto" else name for name in method.architectures(config, settings)}
     largest = max(operations(fed.built(name), fed.shape, config.batch_size) for name in names)

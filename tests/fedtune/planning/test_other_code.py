@@ -4,7 +4,6 @@ checkout is told."""
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from fedtune.record import provenance, run_directory
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.toy import write_toy
-from trainables import registry
+from trainables import own_code
 
 METHOD = """\
 import dataclasses
@@ -31,9 +30,7 @@ METHOD = dataclasses.replace(fedavg.METHOD, name="mine", title="Mine")
 
 def loaded_again() -> None:
     """As a new process would load the methods."""
-    registry.methods.cache_clear()
-    for name in [name for name in sys.modules if name.startswith("fedtune_method_")]:
-        del sys.modules[name]
+    own_code.forget()
 
 
 @pytest.fixture

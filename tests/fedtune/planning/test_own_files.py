@@ -1,0 +1,203 @@
+"""A method and a model in files of a user's own: named once, recorded with their hash, sent to the trials as text, and
+run for nobody who has not named them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from analysis.runs import load_run
+from fedtune.api.going_on import complete
+from fedtune.options import SearchRequest
+from fedtune.planning.plan import Plan, plan
+from fedtune.planning.resume_checks import check_unchanged
+from fedtune.record import provenance, run_directory
+from fedtune.record.experiment import Experiment
+from search_spaces import run_folder
+from search_spaces.errors import UserError
+from tests.toy import write_toy
+from trainables import own_code, registry
+from trainables.data import cache
+from trainables.simulation.replicates import Replicates
+from trainables.tune import Job, Trial
+from trainables.worker.rounds_jsonl import read_rows
+
+METHOD = """\
+import dataclasses
+from trainables.methods import fedavg
+
+METHOD = dataclasses.replace(fedavg.METHOD, name="mine", title="Mine")
+"""
+#: Without a weight in it nothing can be learned, so that its numbers are told from those of another text.
+NET = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.head = torch.nn.Linear(64, classes)
+
+    def forward(self, x):
+        return self.head(x.flatten(1) * SCALE)
+
+
+SCALE = 1.0
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with both files, on a machine where nobody has named any."""
+    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mymethod.py").write_text(METHOD)
+    (tmp_path / "mynet.py").write_text(NET)
+    own_code.forget()
+    yield tmp_path
+    own_code.forget()
+
+
+def planned(folder: Path) -> Plan:
+    settings = (f"model={folder}/mynet.py:Net", "clients=3", "omega=1", "local_steps=2", "rounds=1")
+    runs = str(folder / "runs")
+    return plan(SearchRequest(f"{folder}/mymethod.py", dataset=str(write_toy(folder)), runs_dir=runs, set=settings))
+
+
+def begun(folder: Path) -> Path:
+    made = planned(folder)
+    run_directory.create(made.folder, made.experiment, made.space, provenance.provenance(**made.facts))
+    own_code.forget()  # what follows is another command
+    return made.folder
+
+
+def checked(folder: Path, **options: bool) -> list[str]:
+    run = load_run(folder)
+    return check_unchanged(run, *complete(folder, Experiment.of(run)), **options)
+
+
+def job_of(made: Plan, folder: Path) -> Job:
+    values = dict(made.middle)
+    return Job(
+        0,
+        str(folder),
+        made.experiment.method,
+        values,
+        (0,),
+        ("val_global_accuracy",),
+        (1,),
+        rule=Never(),
+        code=registry.own_codes(made.experiment.method, values),
+    )
+
+
+class Never:
+    def stops(self, round_: int, curve: object) -> bool:
+        return False
+
+
+def test_both_are_recorded_with_their_hash_and_found_again(files: Path) -> None:
+    folder = begun(files)
+    said = json.loads((folder / run_folder.PROVENANCE).read_text())
+    assert said["method_file"] == {
+        "method": "mine",
+        "file": "mymethod.py",
+        "hash": own_code.Code("", METHOD).hash,
+    }
+    assert said["model_file"] == {
+        "model": f"{files}/mynet.py:Net",
+        "file": "mynet.py",
+        "hash": own_code.Code("", NET).hash,
+    }
+    assert load_run(folder).experiment["method"] == "mine" and folder.name == "mine-default"
+    assert checked(folder) == []
+    assert registry.method("mine").title == "Mine"
+
+
+def test_a_model_that_was_changed_is_refused_or_accepted(files: Path) -> None:
+    folder = begun(files)
+    (files / "mynet.py").write_text(NET + "# another comment\n")
+    with pytest.raises(UserError, match=r"^mynet.py must be as it was when .* began .*--other-versions") as told:
+        checked(folder)
+    assert len(told.value.problems) == 1
+    assert checked(folder, other_versions=True) == []
+    assert "goes on with mynet.py" in str(provenance.went_on(folder))
+    assert checked(folder) == [], "accepted once, and recorded"
+
+
+def test_a_trial_runs_the_text_that_it_was_sent(files: Path) -> None:
+    made = planned(files)
+    job = job_of(made, files / "one")
+    trial = Trial({"job": job})
+    while not trial.step()["done"]:
+        pass
+    (files / "mynet.py").write_text("raise SystemError('this is run by no trial')\n")
+    own_code.forget()
+    again = Trial({"job": dataclasses.replace(job, folder=str(files / "two"))})
+    while not (result := again.step())["done"]:
+        pass
+    assert result["ending"].stop_reason == "completed", result["ending"].error
+    rows = [read_rows(files / name / "rounds.jsonl")[0] for name in ("one", "two")]
+    one, two = ({key: value for key, value in row.items() if "seconds" not in key} for row in rows)
+    assert one == two
+    other = [dataclasses.replace(code, text=code.text.replace("SCALE = 1.0", "SCALE = 0.0")) for code in job.code]
+    third = Trial({"job": dataclasses.replace(job, folder=str(files / "three"), code=tuple(other))})
+    third.step()
+    assert read_rows(files / "three" / "rounds.jsonl")[0]["global_loss"] != one["global_loss"]
+
+
+def test_a_run_from_somebody_else_runs_no_file(files: Path) -> None:
+    folder = begun(files)
+    for name in ("mymethod.py", "mynet.py"):
+        (files / name).write_text(f"open({str(files / 'was_run')!r}, 'w')\n" + (files / name).read_text())
+    (cache.home() / "own").rename(files / "not_here")  # another machine: nobody has named these files there
+    own_code.forget()
+    with pytest.raises(UserError, match="Unknown method 'mine'"):
+        checked(folder)
+    own_code.named(files / "mymethod.py", "method")  # the method is trusted, the model not yet
+    (files / "was_run").unlink(missing_ok=True)
+    registry.method("mine")
+    (files / "was_run").unlink()
+    with pytest.raises(UserError, match=r"mynet.py is Python code that nobody has named on this machine"):
+        checked(folder)
+    checked(folder, other_versions=True)  # which accepts other content, but runs nothing
+    with pytest.raises(UserError, match=r"mynet.py is Python code that nobody has named on this machine"):
+        Replicates("fedavg", load_run(folder).experiment["values"], (0,), device="cpu", data_dir=None)
+    assert not (files / "was_run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n", "METHOD of mymethod.py must be a trainables.method.Method, got no METHOD"),
+        (METHOD.replace('"mine"', '"fedprox"'), "must be a name that no method of fedtune has, got 'fedprox'"),
+        ("import nothing_like_it\n", r"mymethod.py cannot be run \(line 1\): ModuleNotFoundError"),
+        (None, "method must be the path of an existing Python file"),
+    ],
+)
+def test_a_file_that_is_no_method_is_said_before_anything(files: Path, text: str | None, said: str) -> None:
+    (files / "mymethod.py").unlink() if text is None else (files / "mymethod.py").write_text(text)
+    with pytest.raises(UserError, match=said):
+        planned(files)
+    assert not (files / "runs").exists()
+
+
+def test_an_object_is_known_by_its_file(files: Path) -> None:
+    path = own_code.named(files / "mymethod.py", "method")
+    module = own_code.module(path)
+    assert isinstance(module, ModuleType)
+    assert registry.named(module) == registry.named(module.METHOD) == registry.named(path) == "mine"
+    assert registry.named(registry.method("fedavg")) == "fedavg"
+    with pytest.raises(UserError, match="must be a method's name, the path of its file, or a Method"):
+        registry.named(torch.nn.Linear)
+
+
+def test_its_clients_train_in_a_loop(files: Path) -> None:
+    with pytest.raises(UserError, match="executor must be auto or loop for a model of your own"):
+        settings = (f"model={files}/mynet.py:Net", "clients=3", "omega=1", "executor=vmap")
+        plan(SearchRequest("fedavg", dataset=str(write_toy(files)), runs_dir=str(files / "runs"), set=settings))
