@@ -9,8 +9,8 @@ M_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; t
 ρ      variance of what one seed does to one configuration alone, as a multiple of that between configurations
 u      variance of what a seed does to all configurations alike (`p_s`), as a multiple of ρ. It cancels where
        configurations are compared on the same seeds; from a single seed it cannot be known, so the grid is the prior
-X      what is added where federations were stopped early and their last values are guesses (`stopped`); d is the
-       variance of all values, as v is integrated out and everything is in multiples of it
+X      what is added as the values stand for last ones: most where federations were stopped early and these are guesses
+       (`ends`); d is the variance of all values, as v is integrated out and everything is in multiples of it
 
 Where only the mean over several seeds is known, that is the mean of their y_is.
 
@@ -46,8 +46,8 @@ LEAST = 1e-3
 class Federations:
     """What was measured, a row per value: `configuration` (n,) places in `points`, `shares` (n, s) what each of s seeds
     has in it: 1 for a federation on that seed, 1/k in a mean over k; `value` (n,), `extra` (n, n) the covariance of
-    guesses, 0 for what was measured. `points` (m, d): configurations in the unit cube, the last `asked` of them without
-    a value."""
+    what is wrong of the values beyond a seed's noise (`analysis.estimate.ends`). `points` (m, d): configurations in the
+    unit cube, the last `asked` of them without a value."""
 
     points: Floats
     configuration: NDArray[np.int64]
@@ -130,11 +130,13 @@ class Posterior:
         scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
         return float(self._weights @ stdtr(self.freedom, (centre - bound) / scale))
 
-    def interval(self, one: int, level: float, fresh: int | None = None) -> tuple[float, float]:
+    def interval(
+        self, one: int, level: float, fresh: int | None = None, last_round: float = 0.0
+    ) -> tuple[float, float]:
         """The central interval that holds the mean of `one` over all seeds with probability `level`, or its mean over
-        so many `fresh` ones, which those seeds' own noise moves."""
+        so many `fresh` ones, which those seeds' own noise moves, and a variance of their last rounds beyond it."""
         centre = np.array([part.mean[one] for part in self.parts])
-        moved = [0.0 if fresh is None else (part.own + part.shared) / fresh for part in self.parts]
+        moved = [0.0 if fresh is None else (part.own + part.shared + last_round) / fresh for part in self.parts]
         squares = [part.covariance[one, one] + more for part, more in zip(self.parts, moved, strict=True)]
         return self._central(centre, np.array(squares), level)
 

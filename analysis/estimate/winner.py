@@ -8,8 +8,9 @@ after the last round over all seeds, those included that nobody has run.
 A configuration that did not reach the target of `rounds_to_target` or `bytes_to_target` on one of its seeds has no such
 mean, so it has no place in the model.
 
-A trial that was stopped early informs the model about its neighbours: its last value, plus what trials that ran to
-their end gained from that round on, as unsure as that is (`analysis.estimate.stopped`).
+A federation's last value is one round's, so the second half of its curve stands for it. A trial that was stopped early
+informs the model about its neighbours: its last value, plus what trials that ran to their end gained from that round
+on, as unsure as that is. `analysis.estimate.ends` has both.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.estimate.coordinates import coordinates
+from analysis.estimate.ends import Measured, ends_of
 from analysis.estimate.posterior import Federations, Floats, Posterior, posterior
-from analysis.estimate.stopped import Measured, ends_of
 from search_spaces.metrics import is_unreached
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+#: By trial and seed, the values by round.
+BySeed = Mapping[int, Mapping[int, Mapping[int, float]]]
 #: Probability of stated intervals; a configuration that is better than the winner with more than `RISK` is not told
 #: from it.
 LEVEL, RISK = 0.9, 0.05
@@ -50,6 +53,8 @@ class Standing:
     #: How many different seeds all federations have.
     all_seeds: int
     sign: float
+    #: The variance of a last value beyond the noise of the values that the belief was given (`analysis.estimate.ends`).
+    last_round: float = 0.0
     #: Places in the belief of configurations that somebody asked about (`candidates` of `standing`).
     candidates: tuple[int, ...] = ()
 
@@ -89,8 +94,8 @@ class Estimate:
     #: Federations of the winner that ran to their end, and different seeds of all configurations.
     seeds: int
     all_seeds: int
-    #: The standard deviation of one seed's noise; the part of it that remains where two configurations are compared on
-    #: the same seeds.
+    #: The standard deviation of one seed's noise in the value after the last round; the part of it that remains where
+    #: two configurations are compared on the same seeds.
     noise: float
     paired_noise: float
     #: The standard deviation of the estimates of all configurations that ran to their end.
@@ -111,15 +116,15 @@ class Estimate:
 def standing(
     trials: Sequence[FrozenTrial],
     sign: float,
-    by_seed: Mapping[int, Mapping[int, float]] | None = None,
+    by_seed: BySeed | None = None,
     candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (),
 ) -> Standing | None:
     """The standing after these trials of a search for one metric, or None where fewer than two federations ran to
     their end.
 
-    sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the last values by seed;
-    without it a trial counts as one federation. candidates: configurations of which nothing is known, as (values,
-    Optuna's distributions) by name; the belief covers them too."""
+    sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the curves by seed; without
+    it a trial counts as one federation. candidates: configurations of which nothing is known, as (values, Optuna's
+    distributions) by name; the belief covers them too."""
     found = _measured(trials, sign, by_seed or {})
     if sum(m.complete for m in found) < 2:
         return None
@@ -130,13 +135,13 @@ def standing(
     for m in sorted(found, key=lambda m: (not m.complete, m.trial.number)):
         first.setdefault(place[m.configuration], m.trial)
     points = [(first[i].params, first[i].distributions) for i in range(len(keys))]
-    value, extra = ends_of(found, sign)
+    ends = ends_of(found, sign)
     federations = Federations(
         coordinates([*points, *candidates]),
         np.array([place[m.configuration] for m in found]),
         _shares(found),
-        value,
-        extra,
+        ends.value,
+        ends.covariance,
         asked=len(candidates),
     )
     all_seeds = len({seed for m in found for seed in m.seeds})
@@ -147,6 +152,7 @@ def standing(
         tuple(seeds),
         all_seeds,
         sign,
+        ends.last_round,
         tuple(range(len(keys), len(keys) + len(candidates))),
     )
 
@@ -162,45 +168,49 @@ def estimate(
     lies beyond. fresh: the interval is that of its mean over so many fresh seeds, in place of all there could be.
     paper: the trial that has the paper's values, for a comparison with the winner."""
     (best, *others), belief, sign = found.ranking, found.belief, found.sign
-    said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level, fresh))]
-    mean, *bounds = (min(max(value, ends[0]), ends[1]) for value in said)
+    said = [
+        sign * float(belief.mean[best]),
+        *(sign * bound for bound in belief.interval(best, level, fresh, found.last_round)),
+    ]
+    mean, *around = (min(max(value, ends[0]), ends[1]) for value in said)
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     known = paper if paper in found.numbers else None
-    gain, *around = (None,) * 3 if known is None else belief.apart(best, found.numbers.index(known), level)
+    gain, *between = (None,) * 3 if known is None else belief.apart(best, found.numbers.index(known), level)
     return Estimate(
         trial=found.numbers[best],
         mean=mean,
-        low=min(bounds),
-        high=max(bounds),
+        low=min(around),
+        high=max(around),
         level=level,
         seeds=found.seeds[best],
         all_seeds=found.all_seeds,
-        noise=math.sqrt(belief.own + belief.shared),
-        paired_noise=math.sqrt(belief.own),
+        noise=math.sqrt(belief.own + belief.shared + found.last_round),
+        paired_noise=math.sqrt(belief.own + found.last_round),
         spread=float(np.std(belief.mean[found.able])),
         tied=tuple(found.numbers[i] for i in tied),
         configurations=len(found.able),
-        settled_by=_settled_by(belief, best, others),
+        settled_by=_settled_by(found, best, others),
         paper=known,
         gain=gain,
-        gain_low=around[0],
-        gain_high=around[1],
+        gain_low=between[0],
+        gain_high=between[1],
     )
 
 
-def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | None:
-    """Seeds of each at which a paired comparison tells the winner from the next one with probability 0.8, at a
-    one-sided risk of `RISK`, if their difference is what is estimated."""
+def _settled_by(found: Standing, best: int, others: Sequence[int]) -> int | None:
+    """Seeds of each at which a paired comparison of last values tells the winner from the next one with probability
+    0.8, at a one-sided risk of `RISK`, if their difference is what is estimated."""
     if not others:
         return None
+    belief, noise = found.belief, found.belief.own + found.last_round
     apart = float(belief.mean[best] - belief.mean[others[0]])
-    if apart <= 0 or belief.own <= 0:
+    if apart <= 0 or noise <= 0:
         return None
     normal = NormalDist()
-    return max(2, math.ceil(2 * belief.own * (normal.inv_cdf(1 - RISK) + normal.inv_cdf(0.8)) ** 2 / apart**2))
+    return max(2, math.ceil(2 * noise * (normal.inv_cdf(1 - RISK) + normal.inv_cdf(0.8)) ** 2 / apart**2))
 
 
-def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, Mapping[int, float]]) -> list[Measured]:
+def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: BySeed) -> list[Measured]:
     """Every federation once, without the configurations that failed on a seed or did not reach their target there."""
     found: dict[tuple[object, tuple[int, ...]], Measured] = {}
     failed = {configuration(trial) for trial in trials if trial.state.name == "FAIL" or missed_target(trial)}
@@ -209,25 +219,29 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: Mapping[int, 
         if trial.state.name not in ("COMPLETE", "PRUNED") or key in failed:
             continue
         complete = trial.state.name == "COMPLETE"
-        for seeds, value in _values(trial, by_seed.get(trial.number, {})).items():
+        for seeds, value, curve in _curves(trial, by_seed.get(trial.number, {})):
             before = found.get((key, seeds))
             if (
                 math.isfinite(value)
                 and not is_unreached(value)
                 and (before is None or complete and not before.complete)
             ):
-                found[key, seeds] = Measured(key, seeds, sign * value, trial, complete)
+                signed = {round_: sign * at for round_, at in curve.items()}
+                found[key, seeds] = Measured(key, seeds, sign * value, trial, complete, signed)
     return list(found.values())
 
 
-def _values(trial: FrozenTrial, measured: Mapping[int, float]) -> dict[tuple[int, ...], float]:
-    """A trial's last values by the seeds that are in them: of one that was stopped early, one value for all of them.
-    measured: by seed, of a trial over several."""
+def _curves(
+    trial: FrozenTrial, measured: Mapping[int, Mapping[int, float]]
+) -> list[tuple[tuple[int, ...], float, Mapping[int, float]]]:
+    """A trial's last values and curves, with the seeds that are in them: of one that was stopped early, one for all of
+    them. measured: the curves by seed, of a trial over several."""
+    mean = trial.intermediate_values
+    if trial.state.name == "COMPLETE" and measured:
+        return [((seed,), curve[max(curve)], curve) for seed, curve in measured.items()]
     if trial.state.name == "COMPLETE":
-        return {(seed,): value for seed, value in measured.items()} or {(_seed(trial),): float(trial.values[0])}
-    if not trial.intermediate_values:
-        return {}
-    return {tuple(measured) or (_seed(trial),): trial.intermediate_values[max(trial.intermediate_values)]}
+        return [((_seed(trial),), float(trial.values[0]), mean)]
+    return [(tuple(measured) or (_seed(trial),), mean[max(mean)], mean)] if mean else []
 
 
 def _shares(found: Sequence[Measured]) -> Floats:

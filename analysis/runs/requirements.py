@@ -68,7 +68,7 @@ def _probability(
     for trial in trials:
         if trial.state.name == "COMPLETE" and math.isfinite(values.get(trial.number, math.nan)):
             one = copy.copy(trial)
-            one.values = [values[trial.number]]
+            one.values, one.intermediate_values = [values[trial.number]], {}  # those are of the objective
             measured.append(one)
     sign = 1.0 if requirement.least else -1.0
     found = standing(measured, sign)

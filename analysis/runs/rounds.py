@@ -112,6 +112,16 @@ def by_seed(lines: Lines, metric: str) -> dict[int, dict[int, float]]:
     return {number: values for number, values in found.items() if values}
 
 
+def curves_by_seed(lines: Lines, metric: str) -> dict[int, dict[int, dict[int, float]]]:
+    """Of every trial that measured the metric, its values by seed and round."""
+    found: dict[int, dict[int, dict[int, float]]] = {}
+    for number in sorted(lines):
+        for (round_, seed), line in sorted(lines[number].items(), key=lambda item: item[0][::-1]):
+            if not math.isnan(value := line.get(metric, math.nan)):
+                found.setdefault(number, {}).setdefault(seed, {})[round_] = float(value)
+    return found
+
+
 def readout(lines: Lines, number: int, metric: str, how: str) -> dict[int, float]:
     """A trial's last (`last`), largest (`maximize`) or smallest (`minimize`) value of the metric by seed, if any."""
     found: dict[int, float] = {}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
+from analysis.estimate.winner import BySeed
 from analysis.runs import pareto, race
 from analysis.runs.conditions import conditions, holds, show
 from analysis.runs.importance import importances
@@ -28,7 +29,7 @@ from analysis.runs.requirements import Kept, kept
 from analysis.runs.rounds import (
     Lines,
     at_best_of,
-    by_seed,
+    curves_by_seed,
     curves_table,
     last_values,
     read_lines,
@@ -255,11 +256,11 @@ class Run:
         return curves_table(self.rounds)
 
     @cached_property
-    def _by_seed(self) -> Mapping[int, Mapping[int, float]] | None:
-        """The last values of the objective by trial and seed, of a search whose trials have several seeds each."""
+    def _by_seed(self) -> BySeed | None:
+        """The objective by trial, seed and round, of a search whose trials have several seeds each."""
         seeds = self.experiment.get("seeds")
         several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
-        return by_seed(self.lines, self.metrics[0]) if several else None
+        return curves_by_seed(self.lines, self.metrics[0]) if several else None
 
     def last(self, number: int, metric: str) -> dict[int, float]:
         """A trial's last measured value of the metric by seed."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.estimate import estimate, standing
+from analysis.estimate.winner import BySeed
 from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from benchmarks.replay.trials import Trials
 from fedtune.decisions.early_stopping import Rule, default_grace
@@ -75,8 +76,8 @@ class Present(Trials):
         self._fresh = setting.fresh
         self._rules: dict[int, Rule] = {}
         self._measured: dict[int, TrialValues] = {}
-        #: Last values by trial and seed.
-        self._by_seed: dict[int, dict[int, float]] = {}
+        #: Values by trial, seed and round.
+        self._by_seed: dict[int, dict[int, dict[int, float]]] = {}
 
     def propose(self) -> tuple[int, Mapping[str, Value]] | None:
         found = self.queue.propose()
@@ -91,7 +92,9 @@ class Present(Trials):
             {"round": round_, "seed": seed} | self._row(curve[-1])
             for seed, curve in zip(self.seeds_of(number), curves, strict=True)
         ]
-        self._by_seed[number] = {row["seed"]: row[self.experiment.metric[0]] for row in rows}
+        curve_of = self._by_seed.setdefault(number, {})
+        for row in rows:
+            curve_of.setdefault(row["seed"], {})[round_] = row[self.experiment.metric[0]]
         measured = self._measured[number]
         measured.add(rows)
         self.queue.report(number, round_, measured.curve.get(round_))
@@ -123,11 +126,11 @@ class Present(Trials):
 def best_of(
     trials: Sequence[FrozenTrial],
     space: Space,
-    by_seed: Mapping[int, Mapping[int, float]] | None = None,
+    by_seed: BySeed | None = None,
     fresh: int | None = None,
 ) -> Verdict | None:
     """The winner by estimate, as `analysis.runs.Run.best` has it; before there is one, the completed trial with the
-    highest value, without an interval. `by_seed`: last values by trial and seed, where trials have several.
+    highest value, without an interval. `by_seed`: values by trial, seed and round, where trials have several.
     `fresh`: as `Setting.fresh`."""
     found = standing(trials, 1.0, by_seed)
     if found is not None:

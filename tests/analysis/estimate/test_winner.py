@@ -11,8 +11,8 @@ from optuna.trial import TrialState, create_trial
 
 from analysis.estimate import Estimate, estimate, sentences, standing, winner
 from analysis.estimate.coordinates import coordinates
+from analysis.estimate.ends import ends_of
 from analysis.estimate.posterior import Federations, Part, Posterior, posterior
-from analysis.estimate.stopped import ends_of
 from analysis.estimate.winner import missed_target
 from search_spaces.metrics import UNREACHED
 
@@ -170,7 +170,7 @@ def test_a_stopped_trial_of_several_seeds_is_the_mean_over_these(monkeypatch):
     """Not a federation on one more seed, beside which a seed's shared part would look small."""
     seen = []
     monkeypatch.setattr(winner, "posterior", lambda found: (seen.append(found), posterior(found))[1])
-    by_seed = {0: {3: 0.4, 5: 0.6}, 1: {3: 0.5, 5: 0.7}, 2: {3: 0.1, 5: 0.3}}
+    by_seed = {0: {3: {2: 0.4}, 5: {2: 0.6}}, 1: {3: {2: 0.5}, 5: {2: 0.7}}, 2: {3: {1: 0.1}, 5: {1: 0.3}}}
     given = trials((0.01, [0.2, 0.5]), (0.02, [0.3, 0.6]), (0.03, [0.2], TrialState.PRUNED))
     found = standing(given, 1.0, by_seed)
     assert found.all_seeds == 2 and found.seeds == (2, 2, 0)
@@ -216,8 +216,9 @@ def test_one_objective_without_its_target_is_enough():
     assert missed_target(missed) and not missed_target(reached)
 
 
-def test_values_by_seed_are_told_one_by_one():
-    by_seed = {0: {0: 0.4, 1: 0.6}, 1: {0: 0.5, 1: 0.7}, 2: {0: 0.3, 1: math.nan}}
+def test_curves_by_seed_are_told_one_by_one():
+    last = {0: {0: 0.4, 1: 0.6}, 1: {0: 0.5, 1: 0.7}, 2: {0: 0.3, 1: math.nan}}
+    by_seed = {number: {seed: {2: value} for seed, value in mine.items()} for number, mine in last.items()}
     found = standing(trials((0.01, 0.5), (0.02, 0.6), (0.03, 0.3)), 1.0, by_seed)
     assert found.seeds == (2, 2, 1)
 
