@@ -28,7 +28,6 @@ Scheduler = Literal["asha", "median", "none"]
 Run = Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
 AsJson = Annotated[bool, Option(help="Print the result as JSON.", group="where", flags=("--json",))]
 DataDir = Annotated[str | None, Option(help="The folder that holds the files of downloaded data sets.", group="what")]
-RunsDir = Annotated[str, Option(help="The folder in which run directories are created.", group="where")]
 Long = Annotated[bool, Option(help="Print everything, not a line each.", group="where")]
 DryRun = Annotated[bool, Option(help="Show the plan and an estimate of its time; create nothing.", group="where")]
 By = Annotated[
@@ -129,8 +128,14 @@ class Versions(Asked):
 class Folder(Asked):
     """Where a run is recorded."""
 
-    name: Annotated[str | None, Option(help="The run's name.", group="where", default="METHOD-SPACE")] = None
-    runs_dir: RunsDir = "runs"
+    name: Annotated[
+        str | Path | None,
+        Option(
+            help="The run's name, for a folder in runs/; or the path of the folder, such as /disk/mine.",
+            group="where",
+            default="METHOD-SPACE",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,7 +384,10 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
             default="4",
         ),
     ] = None
-    name: Annotated[str, Option(help="The name of the folder with everything that is found.", group="where")] = "auto"
+    name: Annotated[
+        str | Path,
+        Option(help="The name of the folder with everything that is found, in runs/; or its path.", group="where"),
+    ] = "auto"
 
     @property
     def every(self) -> bool:
@@ -426,8 +434,12 @@ class RunRequest(Progress, Kept, Folder, Cluster, Share, Paper, Setting):
         ),
     ] = 0
     name: Annotated[
-        str | None,
-        Option(help="The run's name.", group="where", default="the name of the search or method, and -final"),
+        str | Path | None,
+        Option(
+            help="The run's name, for a folder in runs/; or the path of the folder, such as /disk/mine.",
+            group="where",
+            default="the name of the search or method, and -final",
+        ),
     ] = None
     concurrency: Annotated[
         int | None,
@@ -489,7 +501,9 @@ class ReproduceRequest(Progress):
         ),
     ] = None
     data_dir: DataDir = None
-    runs_dir: RunsDir = "runs"
+    runs_dir: Annotated[str, Option(help="The folder in which that of the figure or table is made.", group="where")] = (
+        "runs"
+    )
     concurrency: Annotated[
         int | None,
         Option(help="How many trials run at the same time.", group="where", default="one per core"),

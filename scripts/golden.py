@@ -69,32 +69,32 @@ class Checkout:
 
     root: Path
 
-    def begin(self, *line: str) -> subprocess.Popen[bytes]:
-        """The command, in a process group of its own."""
+    def begin(self, folder: Path, *line: str) -> subprocess.Popen[bytes]:
+        """The command, in a process group of its own; what it makes is in `runs` of this folder."""
         # -m finds the packages of the current directory before those of PYTHONPATH.
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
         command = [sys.executable, "-m", "fedtune", *line]
         return subprocess.Popen(
             command,
-            cwd=self.root,
+            cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
 
-    def run(self, *line: str) -> str:
+    def run(self, folder: Path, *line: str) -> str:
         """Runs a command to its end; one that fails ends all."""
-        with self.begin(*line) as process:
+        with self.begin(folder, *line) as process:
             printed, _ = process.communicate()
         if process.returncode:
             raise SystemExit(f"fedtune {' '.join(line)} ended with exit code {process.returncode}.")
         return printed.decode()
 
-    def kill(self, runs: Path, *line: str) -> None:
-        """Kills a command as soon as a trial below `runs` has a round."""
-        with self.begin(*line) as process:
-            while not any(path.stat().st_size for path in runs.rglob("rounds.jsonl")):
+    def kill(self, folder: Path, *line: str) -> None:
+        """Kills a command as soon as a trial below the folder has a round."""
+        with self.begin(folder, *line) as process:
+            while not any(path.stat().st_size for path in folder.rglob("rounds.jsonl")):
                 if process.poll() is not None:
                     raise SystemExit(f"fedtune {' '.join(line)} ended before it could be killed.")
                 time.sleep(0.05)
@@ -104,16 +104,17 @@ class Checkout:
         """Makes the runs, each in a new folder of its own, and writes what is compared of them into `NAME.json`."""
         for name in names:
             begun = time.monotonic()
-            runs = folder / name
-            runs.mkdir(parents=True)
+            own = folder / name
+            own.mkdir(parents=True)
+            runs = own / "runs"
             for number, line in enumerate(RUNS[name]):
                 if "RUN" in line:
                     (made,) = (path for path in runs.iterdir() if path.is_dir())
-                    self.run(*(str(made) if word == "RUN" else word for word in line))
+                    self.run(own, *(str(made) if word == "RUN" else word for word in line))
                 elif name == "killed" and number == 0:
-                    self.kill(runs, *line, "--runs-dir", str(runs))
+                    self.kill(own, *line)
                 else:
-                    self.run(*line, "--runs-dir", str(runs))
+                    self.run(own, *line)
             facts = {"files": dict(files(runs)), "said": dict(self.said(runs))}
             (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True), encoding="utf-8")
             print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
@@ -122,10 +123,10 @@ class Checkout:
         """What `status` says of each run, and `export` of each that has a best configuration."""
         for path in sorted(runs.rglob("experiment.yaml")):
             name = path.parent.relative_to(runs).as_posix()
-            status = json.loads(self.run("status", str(path.parent), "--json"))
+            status = json.loads(self.run(runs, "status", str(path.parent), "--json"))
             yield f"status {name}", steady(status)
             if status["best"] is not None:
-                yield f"export {name}", steady(json.loads(self.run("export", str(path.parent), "--json")))
+                yield f"export {name}", steady(json.loads(self.run(runs, "export", str(path.parent), "--json")))
 
 
 def files(runs: Path) -> Iterator[tuple[str, Any]]:

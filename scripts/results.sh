@@ -13,15 +13,15 @@ PREFIX=${DATASET:+$DATASET-}
 
 run() { # a method, or an exported configuration, and options of `fedtune run`, the last of them --name
     # shellcheck disable=SC2086  # OPTIONS is several words
-    [ -e "$RUNS/$PREFIX${*: -1}" ] || fedtune run "${@:1:$#-2}" ${DATASET:+--dataset "$DATASET"} --name "$PREFIX${*: -1}" \
-        --seeds 3 --runs-dir "$RUNS" ${OPTIONS:-}
+    [ -e "$RUNS/$PREFIX${*: -1}" ] || fedtune run "${@:1:$#-2}" ${DATASET:+--dataset "$DATASET"} --seeds 3 \
+        --name "$RUNS/$PREFIX${*: -1}" ${OPTIONS:-}
 }
 
 tune() { # a method, one of its spaces, and options of `fedtune search`, --name last; NAME.yaml is what it finds best
     local name=$PREFIX${*: -1}
     # shellcheck disable=SC2086  # OPTIONS is several words
-    [ -e "$RUNS/$name" ] || fedtune search "$1" --space "$2" "${@:3:$#-4}" ${DATASET:+--dataset "$DATASET"} --name "$name" \
-        --runs-dir "$RUNS" ${OPTIONS:-}
+    [ -e "$RUNS/$name" ] || fedtune search "$1" --space "$2" "${@:3:$#-4}" ${DATASET:+--dataset "$DATASET"} \
+        --name "$RUNS/$name" ${OPTIONS:-}
     [ -e "$RUNS/$name.yaml" ] || fedtune export "$RUNS/$name" -o "$RUNS/$name.yaml"
 }
 
@@ -29,7 +29,7 @@ auto() { # methods, a space that they have, a budget in rounds, and options of `
     local name=$PREFIX${*: -1}
     # shellcheck disable=SC2086  # OPTIONS is several words
     [ -e "$RUNS/$name" ] || fedtune auto --methods "$1" --space "$2" --budget "$3rounds" --equal --fresh-seeds 10 --final-seeds 1 \
-        "${@:4:$#-5}" ${DATASET:+--dataset "$DATASET"} --name "$name" --runs-dir "$RUNS" ${OPTIONS:-}
+        "${@:4:$#-5}" ${DATASET:+--dataset "$DATASET"} --name "$RUNS/$name" ${OPTIONS:-}
 }
 
 compare() { # names of runs, the first one that which the others are tested against; then metrics

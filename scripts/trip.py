@@ -187,7 +187,7 @@ def trip(root: Path) -> list[Call]:
     tune.with_resources = lambda trainable, resources: trainable
     tracer = Tracer(root)
     with tempfile.TemporaryDirectory(prefix="fedtune-trip-") as runs, contextlib.suppress(Arrived):
-        sys.argv = ["fedtune", *ARGUMENTS, "--runs-dir", runs]
+        sys.argv = ["fedtune", *ARGUMENTS, "--name", f"{runs}/trip"]
         sys.setprofile(tracer)
         try:
             cli.main()

@@ -86,13 +86,13 @@ def _beside(final: Run) -> str:
     asked = final.experiment
     words += ["--seed", str(asked["seed"])] if asked.get("seed") else []
     words += ["--data-dir", str(asked["data_dir"])] if asked.get("data_dir") else []
-    words += ["--runs-dir", folder] if folder != "runs" else []
     default = f"{method}-final"
     names = (default if n == 1 else f"{default}-{n}" for n in itertools.count(1))
     # One that is there may be of another problem.
     name = next(name for name in names if not (final.path.parent / name).exists())
-    words += ["--name", name] if name != default else []
-    beside = ["fedtune", "compare", final.shown, os.path.join(folder, name)]
+    made = os.path.join(folder, name)
+    words += ["--name", name if folder == "runs" else made] if (folder, name) != ("runs", default) else []
+    beside = ["fedtune", "compare", final.shown, made]
     return f"{join(words)} && {join(beside)}"
 
 

@@ -27,9 +27,8 @@ below zero. *With no trial under way* is what a place for a trial waited, at the
 
 def search(title: str, folder: Path, *, quiet_for: str = "", **task: Any) -> dict[str, Any]:
     """Runs a search in a process of its own; see `benchmarks.search_process`."""
-    options = {"runs_dir": str(folder), "sampler": "random", "scheduler": "none", "space": "default"} | task.pop(
-        "options"
-    )
+    options = {"sampler": "random", "scheduler": "none", "space": "default"} | task.pop("options")
+    options["name"] = str(folder / options["name"])
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.search_process"],

@@ -49,15 +49,14 @@ def live(spec: Spec, world: Surrogate, folder: Path, *, trials: int = TRIALS, fr
         metric=spec.metric,
         trials=trials,
         scheduler="none",
-        name=f"live-{spec.name}",
-        runs_dir=str(folder),
+        name=folder / f"live-{spec.name}",
         plain=True,
     )
     run = fedtune.load(found.folder)
     ended = run.trials[run.trials["state"] == "COMPLETE"]
     keys = list(spec.space.search)
     measured = [({key: row[key] for key in keys}, float(row["value"])) for _, row in ended.iterrows()]
-    final = fedtune.run(found.folder, seeds=fresh, name=f"live-{spec.name}-final", runs_dir=str(folder), plain=True)
+    final = fedtune.run(found.folder, seeds=fresh, name=folder / f"live-{spec.name}-final", plain=True)
     last = fedtune.load(final.folder).trials["value"]
     return compared(world, measured) | {"winner": winner(world, run.best.params, [float(v) for v in last])}
 

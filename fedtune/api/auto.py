@@ -162,9 +162,8 @@ class Stages:
         left = e.address is not None and self.address is None  # so many trials may not fit on this machine
         request = RunRequest(
             str(best),
-            name=method,
+            name=str(target),
             seed=self.record.seed,
-            runs_dir=str(target.parent),
             data_dir=e.data_dir,
             concurrency=None if left else e.concurrency,
             cpus_per_trial=None if left else e.cpus_per_trial,

@@ -197,7 +197,7 @@ def _cache() -> list[Check]:
 
 
 def _here() -> list[Check]:
-    return [_writable("runs", Path.cwd(), "Change to a directory of yours, or name a place with --runs-dir")]
+    return [_writable("runs", Path.cwd(), "Change to a directory of yours, or name a place with --name")]
 
 
 def _writable(name: str, folder: Path, fix: str) -> Check:

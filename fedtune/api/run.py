@@ -24,7 +24,7 @@ from fedtune.api.search import Best, Result, carry_out
 from fedtune.machine import resources
 from fedtune.option import fields_of
 from fedtune.options import RunRequest
-from fedtune.planning.checks import runs_folder
+from fedtune.planning.checks import RUNS, named_folder
 from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
 from fedtune.planning.settings import configuration, overrides
@@ -105,8 +105,8 @@ def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
     origin = data.get("provenance") or {}
-    name = request.name if request.name is not None else _free(request.runs_dir, f"{origin.get('run', method)}-final")
-    folder = runs_folder(request.runs_dir, name, problems)
+    name = request.name if request.name is not None else _free(f"{origin.get('run', method)}-final")
+    folder = named_folder(str(name), problems)
     seeds = final_seeds(request.seed, after + count)[after:] if not problems else (0,)
     packing, lag = placement(request, problems, trials=len(seeds), lag=None, looks_back=False)
     metric = _metric(data or _selected_by(method, request.space), float(values["validation_fraction"]))
@@ -199,10 +199,10 @@ def _metric(data: Mapping[str, Any], validation_fraction: float) -> str:
     return name.removeprefix("val_") if validation_fraction == 0 else name
 
 
-def _free(runs_dir: str, name: str) -> str:
+def _free(name: str) -> str:
     """The first of `name`, `name-2`, `name-3`, … that is not taken; for a name that the user did not choose."""
-    base = given(runs_dir, "--runs-dir")
-    return next(found for n in range(1, 10_000) if not (base / (found := name if n == 1 else f"{name}-{n}")).exists())
+    names = (name if n == 1 else f"{name}-{n}" for n in range(1, 10_000))
+    return next(found for found in names if not (Path(RUNS) / found).exists())
 
 
 def _notes(experiment: Experiment, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def search(request: SearchRequest) -> Result:
     """Searches the hyper-parameters of `method`, selecting by one `metric` or by several, and beginning with what
     earlier runs found (`warm_start`: the directory of one, or several).
 
-    Progress goes to stderr, the run directory to `runs_dir/name`. Raises `UserError`, before anything is created, with
+    Progress goes to stderr, the run directory to `name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
     planned = plan(request)
     return carry_out(packed(planned) if request.concurrency == AUTO else planned, request)

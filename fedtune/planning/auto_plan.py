@@ -14,7 +14,7 @@ from fedtune.options import AutoRequest
 from fedtune.planning import auto_budget
 from fedtune.planning.auto_budget import budgeted, shown, within_budget
 from fedtune.planning.auto_request import Able, Options, Unable, able, check_conditions, options, settings
-from fedtune.planning.checks import runs_folder
+from fedtune.planning.checks import named_folder
 from fedtune.planning.plan import Plan, device_of
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from fedtune.record.experiment import Experiment, search_seeds
@@ -56,7 +56,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     """Checks all of a request and times a few rounds of every method; `say` is told which. Raises one `UserError` with
     every problem; writes nothing but the data set's cache."""
     problems: list[str] = []
-    folder = runs_folder(request.runs_dir, request.name if request.name is not None else "auto", problems)
+    folder = named_folder(str(request.name), problems)
     asked = options(request, problems)
     given = settings(request, asked.methods, problems)
     packing, lag = resources.pack(

@@ -14,6 +14,8 @@ from search_spaces.files import cannot_write, given
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
+#: Where runs are made whose name is no path.
+RUNS = "runs"
 MOST_SECONDS = 3650 * 86400
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, None: 1}
 
@@ -43,26 +45,25 @@ def seconds_of(time: str | float | None, problems: list[str]) -> float | None:
     return seconds
 
 
-def runs_folder(runs_dir: str, name: str, problems: list[str]) -> Path:
-    """The folder `runs_dir/name`. Adds a problem where it exists already or cannot be created."""
-    folder = given(runs_dir, "--runs-dir").resolve() / name
-    if _NAME.fullmatch(name) is None:
-        problems.append(
-            sentence(
-                "name", "letters, digits, dots, dashes and underscores, starting with a letter or digit", name, "--name"
-            )
-        )
+def named_folder(name: str, problems: list[str]) -> Path:
+    """The folder that `--name` stands for: a name by itself is one in `runs`, and a path is the folder. Adds a problem
+    where it exists already or cannot be created."""
+    parent, last = os.path.split(name.rstrip("/"))
+    folder = given(parent or ("/" if name.startswith("/") else RUNS), "--name").resolve() / last
+    if _NAME.fullmatch(last) is None:
+        must = "letters, digits, dots, dashes and underscores, starting with a letter or digit, or a path that ends so"
+        problems.append(sentence("name", must, name, "--name"))
     elif folder.exists():
         problems.extend(exists(folder).problems)
     else:
-        writable(folder.parent, problems)
+        writable(folder.parent, "--name", problems)
     return folder
 
 
-def writable(folder: Path, problems: list[str]) -> None:
-    """Adds a problem where `folder` is not there and cannot be made."""
+def writable(folder: Path, flag: str, problems: list[str]) -> None:
+    """Adds a problem where `folder` is not there and cannot be made; `flag` is the option that names it."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
-        problems.append(sentence("runs-dir", "a directory", str(existing), "--runs-dir"))
+        problems.append(sentence("The folder of runs", "a directory", str(existing), flag))
     elif not os.access(existing, os.W_OK | os.X_OK):
-        problems.extend(cannot_write(folder, "permission denied", "Choose another place with --runs-dir.").problems)
+        problems.extend(cannot_write(folder, "permission denied", f"Choose another place with {flag}.").problems)

@@ -15,7 +15,7 @@ from fedtune.machine import resources
 from fedtune.options import AUTO, RunRequest, SearchRequest, own_samplers
 from fedtune.planning import checks
 from fedtune.planning.budget import Budget, budgeted
-from fedtune.planning.checks import runs_folder, seconds_of
+from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions
 from fedtune.planning.preflight import preflight
 from fedtune.planning.selection import Selection, selectable, selected_by
@@ -112,7 +112,7 @@ def plan(request: SearchRequest) -> Plan:
 def _folder(request: SearchRequest, problems: list[str]) -> Path:
     """The run directory, which is not there yet."""
     name = request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}"
-    return runs_folder(str(request.runs_dir), name, problems)
+    return named_folder(str(name), problems)
 
 
 def _keys(space: Space) -> Iterable[str]:

@@ -156,7 +156,7 @@ def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
     folder = given(asked.runs_dir, "--runs-dir").resolve() / _name(asked)
     check_plain_made(folder)
     if not folder.exists():
-        writable(folder.parent, problems)
+        writable(folder.parent, "--runs-dir", problems)
     elif not folder.is_dir() or (any(folder.iterdir()) and not is_made(folder)):
         problems.append(
             f"{folder} exists and was not made by `fedtune reproduce`. Move it away, or give another --runs-dir."
@@ -183,8 +183,7 @@ def _part(
         "rounds": rounds,
         "seeds": seeds,
         "set": values,
-        "name": name,
-        "runs_dir": str(cells),
+        "name": str(cells / name),
         "keep_images": reproduction.keeps_images,
         "concurrency": asked.concurrency,
     }

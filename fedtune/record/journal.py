@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Direction = Literal["maximize", "minimize"]
 
 #: What can be done about a run directory that cannot be written.
-ELSEWHERE = "Free some space, or choose another place with --runs-dir."
+ELSEWHERE = "Free some space, or choose another folder for the run."
 
 
 class NotWritten(UserError):

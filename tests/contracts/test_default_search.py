@@ -24,7 +24,7 @@ from trainables.tune import Job, Trial
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_first_trial_of_the_default_search_runs_a_round(name: str, tmp_path: Path) -> None:
-    request = SearchRequest(name, trials=2, rounds=2, runs_dir=str(tmp_path), data_dir=str(tmp_path / "data"))
+    request = SearchRequest(name, trials=2, rounds=2, name=tmp_path / "made", data_dir=str(tmp_path / "data"))
     planned = plan(request)
     assert planned.space.search, "nothing is searched"
     proposal = first_proposal(planned)

@@ -82,14 +82,16 @@ def _runs(folder: Path) -> None:
 
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     small = [word for word in SMALL if word != "--set"]
-    where: dict[str, Any] = {"runs_dir": str(folder), "quiet": True, "set": small}
+    where: dict[str, Any] = {"quiet": True, "set": small}
     once = {"concurrency": 1, "cpus_per_trial": 1.0}
-    fedtune.search("fedprox", space="default", trials=3, rounds=2, name="run", scheduler="none", **where, **once)
+    fedtune.search(
+        "fedprox", space="default", trials=3, rounds=2, name=folder / "run", scheduler="none", **where, **once
+    )
     fedtune.export(folder / "run", folder / "best.yaml")
-    fedtune.run("fedprox", seeds=2, rounds=1, name="final", **where, **once)
+    fedtune.run("fedprox", seeds=2, rounds=1, name=folder / "final", **where, **once)
     few = {"rounds": 2, "fresh_seeds": 2, "final_seeds": 1, "least": 1}
     # A trial of each method, two fresh seeds of each, a seed of the leader: seven federations of two rounds.
-    fedtune.auto(budget="14rounds", methods=METHODS, name="auto", **few, **where, **once)
+    fedtune.auto(budget="14rounds", methods=METHODS, name=folder / "auto", **few, **where, **once)
     made = {"runs_dir": str(folder / "table"), "quiet": True, "concurrency": 1}
     fedtune.reproduce(TABLE, small=True, rounds=2, seeds=1, **made)
     ray.shutdown()

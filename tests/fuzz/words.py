@@ -15,7 +15,7 @@ _METHODS = ("fedavg", "fedprox", "dfrd", "fedper", "auto")
 #: What is right, by the parameter's name; hostile values are laid among these.
 _GOOD: dict[str, tuple[str, ...]] = {
     "method": _METHODS,
-    "name": ("new", "fedprox", "digits"),
+    "name": ("new", "there/new", "fedprox", "digits"),
     "run": RUNS,
     "runs": RUNS,
     "best": ("best.yaml", *_METHODS),

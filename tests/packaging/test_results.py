@@ -31,8 +31,6 @@ NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
 MAKING = ("run", "search", "auto")
 #: A data set that the tables can be made on instead of digits.
 OTHER = "rotated_digits"
-#: What the script adds of its own.
-PLACEMENT = {"--runs-dir": 2}
 #: Options without a value.
 FLAGS = ("--equal",)
 
@@ -73,12 +71,11 @@ def settings(command: list[str]) -> tuple[str, ...]:
     for i, word in enumerate(words):
         if skip:
             skip -= 1
-        elif word in PLACEMENT:
-            skip = PLACEMENT[word] - 1
         elif word in FLAGS:
             pairs.append((word,))
         elif word.startswith("--"):
-            pairs.append((word, words[i + 1]))
+            value = words[i + 1]
+            pairs.append((word, Path(value).name if word == "--name" else value))
             skip = 1
         else:
             kept.append(Path(word).name)

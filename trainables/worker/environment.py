@@ -41,7 +41,7 @@ class Token:
                 raise EnvironmentFault(
                     f"The machine {socket.gethostname()} does not see the run directory {Path(self.path).parent}, so "
                     f"what its trials write would be lost. Keep the run directory where all machines of the cluster "
-                    f"see it under the same path (--runs-dir), or leave --address out to search on one machine."
+                    f"see it under the same path (--name), or leave --address out to search on one machine."
                 )
             time.sleep(0.2)
 

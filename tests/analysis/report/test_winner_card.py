@@ -171,8 +171,8 @@ def test_the_next_command_follows_from_what_was_done(
     assert next_step(run, [])[0] == f"fedtune run {search} --seeds 5"
     folder = final()
     assert next_step(run, final_runs(run))[0] == (
-        f"fedtune run fedrolex --set model=cnn_small --rounds 9 --seeds 3 --seed 3 --runs-dir {tmp_path} && fedtune "
-        f"compare {folder} {tmp_path}/fedrolex-final"
+        f"fedtune run fedrolex --set model=cnn_small --rounds 9 --seeds 3 --seed 3 --name {tmp_path}/fedrolex-final "
+        f"&& fedtune compare {folder} {tmp_path}/fedrolex-final"
     ), "the problem, the seeds and the width of models are those of the final run, and FedAvg has one width only"
 
 
@@ -232,7 +232,7 @@ def test_the_baseline_is_trained_on_the_problem_of_the_final_run(
 @pytest.mark.parametrize("method", BASELINES)
 def test_what_a_baseline_takes_is_what_is_declared(method: str, tmp_path: Path) -> None:
     shared = parameters(FederationConfig, LocalTraining)
-    taken = plan_run(RunRequest(method, runs_dir=str(tmp_path)), 2).experiment.values
+    taken = plan_run(RunRequest(method, name=tmp_path / "made"), 2).experiment.values
     assert list(BASELINES[method].items()) == [(key, taken[key]) for key in shared]
 
 

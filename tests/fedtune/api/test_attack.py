@@ -212,10 +212,10 @@ def test_progress_is_never_silent_for_long(capfd: pytest.CaptureFixture[str], mo
 )
 def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"measured only where {needed} is above 0"):
-        plan(SearchRequest("fedavg", metric=(metric,), runs_dir=str(tmp_path)))
+        plan(SearchRequest("fedavg", metric=(metric,), name=tmp_path / "made"))
     value = "1" if needed == "attack_images" else "0.25"
     assert plan(
-        SearchRequest("fedavg", metric=(metric,), set=(f"{needed}={value}",), runs_dir=str(tmp_path))
+        SearchRequest("fedavg", metric=(metric,), set=(f"{needed}={value}",), name=tmp_path / "made")
     ).experiment.metric
 
 
@@ -226,6 +226,6 @@ def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path:
         match=rf"{metric} is measured of a global model, and fedper has none with these values\. "
         r".*--metric local_accuracy",
     ):
-        plan(SearchRequest("fedper", metric=(metric,), runs_dir=str(tmp_path)))
+        plan(SearchRequest("fedper", metric=(metric,), name=tmp_path / "made"))
     for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):
-        assert plan(SearchRequest(name, metric=(good,), runs_dir=str(tmp_path))).experiment.metric == (f"val_{good}",)
+        assert plan(SearchRequest(name, metric=(good,), name=tmp_path / "made")).experiment.metric == (f"val_{good}",)

@@ -35,13 +35,12 @@ def auto(ray_cluster: None, toy: Path) -> Iterator[Any]:
             "final_seeds": 2,
             "least": 2,
             "set": {"clients": 3, "omega": 100, "min_samples": 2},
-            "runs_dir": str(folder.parent),
             "concurrency": 2,
             "cpus_per_trial": 0.5,
             "quiet": True,
             "simulate": OfMethod,
         }
-        return fedtune.auto(toy, name=folder.name, **given | changes)
+        return fedtune.auto(toy, name=folder, **given | changes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(auto_budget, "measured", lambda *_, **__: dict(costs))

@@ -95,7 +95,7 @@ def test_a_run_directory_alone_runs_no_file(tmp_path: Path, monkeypatch: pytest.
         Queue([Part(tmp_path / "run", made, space())])
     assert own_samplers() == {} and sampler_file("mysampler") is None
     with pytest.raises(UserError, match="Unknown sampler 'mysampler'"):
-        plan(SearchRequest("fedavg", sampler="mysampler", runs_dir=str(tmp_path)))  # type: ignore[arg-type]
+        plan(SearchRequest("fedavg", sampler="mysampler", name=tmp_path / "made"))  # type: ignore[arg-type]
 
 
 def test_a_file_that_was_changed_is_refused(mine: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_file_that_was_changed_is_refused(mine: Path, tmp_path: Path) -> None:
     from fedtune.record import provenance
     from fedtune.record.run_directory import create
 
-    planned = plan(SearchRequest("fedavg", sampler="mysampler", trials=2, rounds=2, runs_dir=str(tmp_path)))  # type: ignore[arg-type]
+    planned = plan(SearchRequest("fedavg", sampler="mysampler", trials=2, rounds=2, name=tmp_path / "made"))  # type: ignore[arg-type]
     made = planned.experiment
     facts = provenance.provenance(device="cpu", **planned.facts)
     create(planned.folder, made, planned.space, facts)

@@ -38,7 +38,7 @@ def planned(tmp_path: Path, toy: Path, **changes: Any) -> AutoPlan:
         "dataset": str(toy),
         "methods": ("fedavg,fedprox",),
         "budget": "600rounds",
-        "runs_dir": str(tmp_path / "runs"),
+        "name": tmp_path / "runs" / "auto",
         "concurrency": 2,
         "rounds": 4,
         "set": ("clients=3", "omega=100", "min_samples=2"),

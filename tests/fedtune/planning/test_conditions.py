@@ -25,7 +25,7 @@ profiles: {small: {dataset: digits, rounds: 2}}
 def made(tmp_path: Path, text: str = TEXT, **asked: Any) -> Plan:
     file = tmp_path / "mine.yaml"
     file.write_text(text)
-    return plan(SearchRequest("fedavg", space=str(file), runs_dir=str(tmp_path), concurrency=1, **asked))
+    return plan(SearchRequest("fedavg", space=str(file), **{"name": tmp_path / "made", "concurrency": 1, **asked}))
 
 
 def problems(tmp_path: Path, text: str = TEXT, **asked: Any) -> list[str]:
@@ -42,7 +42,7 @@ def test_the_last_configuration_runs_under_every_condition_too(tmp_path: Path) -
         "32 trials: 8 configurations under each of 4 conditions (omega 10, 1, 0.1, 0.01). The sampler looks for the "
         "configuration, never for a condition."
     )
-    short = made(tmp_path, text, trials=6, name="short")
+    short = made(tmp_path, text, trials=6, name=tmp_path / "short")
     assert short.experiment.trials == 6 and "and one more under the first 2 of them" in short.notes[1]
 
 
@@ -86,7 +86,7 @@ def test_every_data_set_is_recorded(tmp_path: Path) -> None:
     text = TEXT.replace("omega: [1, 0.1, 0.01]", "dataset: [digits, rotated_digits]").replace("dataset: digits, ", "")
     found = made(tmp_path, text).facts
     assert found["datasets"] == {name: data.load(name).hash for name in ("digits", "rotated_digits")}
-    assert "datasets" not in made(tmp_path, name="one").facts
+    assert "datasets" not in made(tmp_path, name=tmp_path / "one").facts
 
 
 def test_a_file_that_searches_a_condition_gets_a_hint(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ def test_a_file_that_searches_a_condition_gets_a_hint(tmp_path: Path) -> None:
         f"omega is a condition of the experiment and stands under `search` of {tmp_path / 'mine.yaml'}, where the best "
         "value is looked for; put it under `vary`, and results are told for each condition."
     ]
-    assert not [note for note in made(tmp_path, name="new").notes if "`vary`" in note]
+    assert not [note for note in made(tmp_path, name=tmp_path / "new").notes if "`vary`" in note]

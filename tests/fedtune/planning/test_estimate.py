@@ -105,7 +105,7 @@ def test_a_plan_is_timed_with_few_of_its_clients_and_says_so(
     monkeypatch.setattr(replicates, "Replicates", Watched)
     monkeypatch.setattr(module, "PATIENCE", 0.0)  # every round is long
     planned = plan(
-        SearchRequest("fedavg", dataset=toy, set={"model": "mlp", "local_steps": 1, **sets}, runs_dir=str(tmp_path))
+        SearchRequest("fedavg", dataset=toy, set={"model": "mlp", "local_steps": 1, **sets}, name=tmp_path / "made")
     )
     built.clear()
     found = estimate(planned)

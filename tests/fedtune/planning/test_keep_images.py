@@ -16,7 +16,7 @@ from search_spaces.errors import UserError
 
 def asked(toy: Path, tmp_path: Path) -> dict[str, Any]:
     short = {"clients": 3, "partition": "iid", "rounds": 2}
-    return {"dataset": str(toy), "set": short, "keep_images": True, "runs_dir": str(tmp_path)}
+    return {"dataset": str(toy), "set": short, "keep_images": True, "name": tmp_path / "made"}
 
 
 def test_a_search_and_a_final_run_record_it(toy: Path, tmp_path: Path) -> None:

@@ -46,9 +46,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def begun(folder: Path, method: str) -> Path:
     data = write_toy(folder)
-    request = SearchRequest(
-        method, dataset=str(data), runs_dir=str(folder / "runs"), name="run", set=("clients=3", "omega=1")
-    )
+    request = SearchRequest(method, dataset=str(data), name=folder / "runs" / "run", set=("clients=3", "omega=1"))
     made = plan(request)
     facts = provenance.provenance(**made.facts)
     run_directory.create(made.folder, made.experiment, made.space, facts)

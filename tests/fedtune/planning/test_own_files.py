@@ -56,6 +56,7 @@ SCALE = 1.0
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with both files, on a machine where nobody has named any."""
     monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mymethod.py").write_text(METHOD)
     (tmp_path / "mynet.py").write_text(NET)
     own_code.forget()
@@ -65,8 +66,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def planned(folder: Path) -> Plan:
     settings = (f"model={folder}/mynet.py:Net", "clients=3", "omega=1", "local_steps=2", "rounds=1")
-    runs = str(folder / "runs")
-    return plan(SearchRequest(f"{folder}/mymethod.py", dataset=str(write_toy(folder)), runs_dir=runs, set=settings))
+    return plan(SearchRequest(f"{folder}/mymethod.py", dataset=str(write_toy(folder)), set=settings))
 
 
 def begun(folder: Path) -> Path:
@@ -200,4 +200,4 @@ def test_an_object_is_known_by_its_file(files: Path) -> None:
 def test_its_clients_train_in_a_loop(files: Path) -> None:
     with pytest.raises(UserError, match="executor must be auto or loop for a model of your own"):
         settings = (f"model={files}/mynet.py:Net", "clients=3", "omega=1", "executor=vmap")
-        plan(SearchRequest("fedavg", dataset=str(write_toy(files)), runs_dir=str(files / "runs"), set=settings))
+        plan(SearchRequest("fedavg", dataset=str(write_toy(files)), name=files / "runs" / "mine", set=settings))

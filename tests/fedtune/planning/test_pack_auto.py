@@ -226,7 +226,7 @@ def small(toy: Path, tmp_path: Path) -> Callable[..., SearchRequest]:
         return SearchRequest(
             "fedavg",
             dataset=str(toy),
-            runs_dir=str(tmp_path / "runs"),
+            name=tmp_path / "runs" / "run",
             concurrency="auto",
             set=("clients=3", "partition=iid", "local_steps=2", "model=lenet5"),
             **options,
@@ -256,7 +256,7 @@ def test_a_real_federation_is_measured(
     assert "trials/hour" in text and f"Slots: {e.concurrency} × (" in text and "←" in text
     told = capsys.readouterr().err
     assert "measuring 1 trial at once with 1 thread each" in told
-    assert not Path(planned.request.runs_dir).exists()  # type: ignore[union-attr]
+    assert not planned.folder.parent.exists()  # type: ignore[union-attr]
 
 
 class Roomy:

@@ -18,7 +18,7 @@ from fedtune.api.export import load
 from fedtune.machine import resources
 from fedtune.machine.resources import Machine, pack
 from fedtune.options import SearchRequest
-from fedtune.planning.checks import seconds_of
+from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.plan import plan
 from fedtune.planning.selection import selected_by
 from fedtune.planning.settings import settled
@@ -34,7 +34,7 @@ def asked(toy: Path, tmp_path: Path) -> Callable[..., SearchRequest]:
             **{
                 "method": "fedavg",
                 "dataset": str(toy),
-                "runs_dir": str(tmp_path / "runs"),
+                "name": str(tmp_path / "runs" / "run"),
                 "set": ("clients=3", "partition=iid"),
                 **options,
             }
@@ -46,7 +46,7 @@ def asked(toy: Path, tmp_path: Path) -> Callable[..., SearchRequest]:
 def problems(request: SearchRequest) -> tuple[str, ...]:
     with pytest.raises(UserError) as caught:
         plan(request)
-    assert not Path(request.runs_dir).exists(), "something was created"
+    assert not Path(str(request.name)).parent.exists(), "something was created"
     return caught.value.problems
 
 
@@ -89,7 +89,7 @@ def test_a_search_takes_one_metric_or_several(
         fedtune.search(
             "fedavg",
             dataset=str(toy),
-            runs_dir=str(tmp_path / "runs"),
+            name=tmp_path / "runs" / "run",
             set=["clients=3", "partition=iid"],
             metric=metric,
         )
@@ -143,8 +143,6 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"set": ("rho=5",)}, "rho must be 0 for fedavg"),
         ({"dataset": "digitss"}, "digits"),
         ({"dataset": "missing.npz"}, "missing.npz"),
-        ({"name": "a/b"}, "name must be letters"),
-        ({"name": ".."}, "name must be letters"),
         ({"sampler": "cmaes", "metric": ("global_accuracy", "wlp")}, "one metric"),
         ({"scheduler": "median", "metric": ("global_accuracy", "wlp")}, "one metric"),
         ({"set": ("lr=0.1", "local_steps=5", "batch_size=16", "momentum=0")}, "nothing is left to search"),
@@ -282,7 +280,25 @@ def test_a_space_with_unknown_options_is_refused(asked: Callable[..., SearchRequ
 def test_a_name_that_is_taken(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     with pytest.raises(UserError, match=r"fedtune resume .*fedtune extend"):
-        plan(asked(name="mine"))
+        plan(asked(name=tmp_path / "runs" / "mine"))
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("mine", "runs/mine"), ("there/mine", "there/mine"), ("./mine/", "mine"), ("~/mine", "home/mine"), ("..", None)]
+    + [(name, None) for name in ("", "/", "a/..", "-mine", "a/my run")],
+)
+def test_a_name_is_a_folder_in_runs_or_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    found: list[str] = []
+    made = named_folder(name, found)
+    if folder is None:
+        assert [text.startswith("name must be letters, digits, ") for text in found] == [True]
+    else:
+        assert (made, found) == (tmp_path / folder, [])
 
 
 @pytest.mark.parametrize(
@@ -403,13 +419,13 @@ def test_packing_that_cannot_be(machine: Machine, options: dict[str, Any], words
 def test_a_folder_that_may_not_be_written(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     (tmp_path / "shut").mkdir(mode=0o500)
     with pytest.raises(UserError, match="permission denied"):
-        plan(asked(runs_dir=str(tmp_path / "shut" / "runs")))
+        plan(asked(name=tmp_path / "shut" / "runs" / "run"))
 
 
 def test_a_file_where_runs_should_be(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="runs-dir must be a directory"):
-        plan(asked(runs_dir=str(tmp_path / "file" / "runs")))
+    with pytest.raises(UserError, match="The folder of runs must be a directory"):
+        plan(asked(name=tmp_path / "file" / "runs" / "run"))
 
 
 GOOD: dict[str, Any] = {"fedtune": 1, "method": "fedavg", "parameters": {"lr": 0.1}}

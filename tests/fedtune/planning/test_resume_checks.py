@@ -31,7 +31,7 @@ class Begun:
     def __init__(self, folder: Path) -> None:
         self.data = write_toy(folder)
         request = SearchRequest(
-            "fedavg", dataset=str(self.data), runs_dir=str(folder / "runs"), name="run", set=("clients=3", "omega=1")
+            "fedavg", dataset=str(self.data), name=folder / "runs" / "run", set=("clients=3", "omega=1")
         )
         planned = plan(request)
         self.folder, self.experiment, self.space = planned.folder, planned.experiment, planned.space

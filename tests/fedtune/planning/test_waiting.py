@@ -79,7 +79,7 @@ def test_trials_that_wait_for_others_take_longer(
 
 def test_a_dry_run_allows_for_it(toy: Path, tmp_path: Path) -> None:
     given = {"model": "mlp", "local_steps": 1, "clients": 3}
-    planned = plan(SearchRequest("fedavg", dataset=str(toy), set=given, runs_dir=str(tmp_path), trials=12, rounds=4))
+    planned = plan(SearchRequest("fedavg", dataset=str(toy), set=given, name=tmp_path / "made", trials=12, rounds=4))
     wide = dataclasses.replace(planned, experiment=dataclasses.replace(planned.experiment, concurrency=4))
     found = estimate(wide)
     assert found.at_most == pytest.approx(START_UP + 5 * 4 * found.round_seconds)
