@@ -55,6 +55,8 @@ class Option:
     value: str | None = None
     #: The function of `fedtune.commands._complete` that knows the words that a shell offers.
     complete: str = ""
+    #: What its value gives numbers to: a mapping from some of these words, or its text `cpus=2,gpus=0.25`.
+    amounts: tuple[str, ...] = ()
     #: Further texts that it may be, beside those of its type.
     more: Callable[[], Iterable[str]] | None = None
 
@@ -140,6 +142,8 @@ class Asked:
                 value = str(value)
             elif one.several and not isinstance(value, Mapping):
                 value = several(value)
+            elif one.option.amounts and isinstance(value, str):
+                value = _amounts(value, one.option.amounts) or value
             object.__setattr__(self, name, value)
 
 
@@ -150,6 +154,16 @@ def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str, ...]:
     return (str(value),) if isinstance(value, (str, Path)) else tuple(map(str, value))
 
 
+def _amounts(text: str, words: Sequence[str]) -> dict[str, float] | None:
+    """What `cpus=2,gpus=0.25` says; None where it is not written so, or says something else or twice."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    try:
+        found = {name.strip(): float(number) for name, _, number in pairs}
+    except ValueError:
+        return None
+    return found if len(found) == len(pairs) and found.keys() <= {*words} else None
+
+
 def problems(request: Asked) -> Iterator[str]:
     """A sentence for each option of which the value cannot be used, whatever the others are."""
     kind: Any = type(request)
@@ -157,7 +171,11 @@ def problems(request: Asked) -> Iterator[str]:
         value, option = getattr(request, name), one.option
         if value is None:
             continue
-        if one.choices and int in one.types:
+        if words := option.amounts:
+            if not (isinstance(value, Mapping) and value.keys() <= {*words} and all(map(_is_number, value.values()))):
+                must = f"{','.join(f'{word}=NUMBER' for word in words)} or a part of it"
+                yield sentence(one.words, must, value, one.flag)
+        elif one.choices and int in one.types:
             if value not in one.choices and (isinstance(value, bool) or not isinstance(value, int)):
                 yield sentence(one.words, f"{' or '.join(one.choices)} or a whole number", value, one.flag)
         elif one.choices and value not in one.choices:
@@ -167,6 +185,10 @@ def problems(request: Asked) -> Iterator[str]:
             kind, called = (int, "a whole number") if int in one.types else ((int, float), "a number")
             if isinstance(value, bool) or not isinstance(value, kind) or not option.low <= value <= option.high:
                 yield sentence(one.words, f"{called} in [{option.low:.0f}, {option.high:.0f}]", value, one.flag)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def fields_of(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:

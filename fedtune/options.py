@@ -92,13 +92,26 @@ class Requirements(Asked):
 class Share(Asked):
     """The part of the machine that each trial has."""
 
-    cpus_per_trial: Annotated[
-        float | None, Option(help="How many cores, and threads, each trial has.", group="where", default="1")
+    per_trial: Annotated[
+        Mapping[str, float] | str | None,
+        Option(
+            help="What each trial has: cores, which are its threads too, and the part of a GPU.",
+            group="where",
+            default="cpus=1, and gpus=0.25 where there is a GPU",
+            value="cpus=N,gpus=N",
+            amounts=("cpus", "gpus"),
+        ),
     ] = None
-    gpus_per_trial: Annotated[
-        float | None,
-        Option(help="The part of a GPU that each trial has.", group="where", default="0.25 where there is a GPU"),
-    ] = None
+
+    @property
+    def cpus_per_trial(self) -> float | None:
+        """The cores that are asked for; None is the default."""
+        return self.per_trial.get("cpus") if isinstance(self.per_trial, Mapping) else None
+
+    @property
+    def gpus_per_trial(self) -> float | None:
+        """The part of a GPU that is asked for; None is the default."""
+        return self.per_trial.get("gpus") if isinstance(self.per_trial, Mapping) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -511,7 +524,7 @@ class ReproduceRequest(Progress):
 
 
 @dataclass(frozen=True)
-class ResumeRequest(Progress, Versions, Cluster):
+class ResumeRequest(Progress, Versions, Cluster, Share):
     """What `fedtune resume` is asked for; None stands for what the run began with."""
 
     run: Run
@@ -523,12 +536,15 @@ class ResumeRequest(Progress, Versions, Cluster):
         int | None,
         Option(help="How many trials run at the same time.", group="where", default="as the run began"),
     ] = None
-    cpus_per_trial: Annotated[
-        float | None, Option(help="How many cores each trial has.", group="where", default="as the run began")
-    ] = None
-    gpus_per_trial: Annotated[
-        float | None,
-        Option(help="The part of a GPU that each trial has.", group="where", default="as the run began"),
+    per_trial: Annotated[
+        Mapping[str, float] | str | None,
+        Option(
+            help="What each trial has: cores, and the part of a GPU.",
+            group="where",
+            default="as the run began",
+            value="cpus=N,gpus=N",
+            amounts=("cpus", "gpus"),
+        ),
     ] = None
 
 

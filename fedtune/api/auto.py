@@ -166,8 +166,7 @@ class Stages:
             seed=self.record.seed,
             data_dir=e.data_dir,
             concurrency=None if left else e.concurrency,
-            cpus_per_trial=None if left else e.cpus_per_trial,
-            gpus_per_trial=e.gpus_per_trial,
+            per_trial={"gpus": e.gpus_per_trial, **({} if left else {"cpus": e.cpus_per_trial})},
             address=self.address,
         )
         plan_run(request, count, after=after).create()

@@ -7,6 +7,7 @@ from typing import Any
 from analysis.auto import is_auto
 from analysis.reproduce.folder import is_made
 from analysis.runs import load_run
+from fedtune import option
 from fedtune.api.auto import resume_auto
 from fedtune.api.auto_result import AutoResult
 from fedtune.api.going_on import going_on
@@ -37,7 +38,7 @@ def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
     several = "auto" if is_auto(request.run) else "reproduce" if is_made(given(request.run)) else None
-    placing = ("concurrency", "cpus_per_trial", "gpus_per_trial", "time")
+    placing = ("concurrency", "per_trial", "time")
     placed = [f"--{name.replace('_', '-')}" for name in placing if getattr(request, name) is not None]
     if several and placed:
         raise UserError(
@@ -52,7 +53,7 @@ def _resume_run(request: ResumeRequest) -> Result:
     found = load_run(request.run)
     experiment = Experiment.of(found)
     check_whole(found.path, experiment)
-    problems: list[str] = []
+    problems = list(option.problems(request))
     asked: dict[str, Any] = {"time": seconds_of(request.time, problems)}
     asked |= {name: getattr(request, name) for name in ("concurrency", "cpus_per_trial", "gpus_per_trial")}
     placed = {key: value for key, value in asked.items() if value is not None}
@@ -60,7 +61,7 @@ def _resume_run(request: ResumeRequest) -> Result:
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(
             f"{found.path} was begun {had}, and on other hardware its numbers would change. Leave out "
-            f"--gpus-per-trial, or begin a new run."
+            f"gpus of --per-trial, or begin a new run."
         )
     resources.check_shares(problems, cpus=request.cpus_per_trial, gpus=request.gpus_per_trial)
     goes_on = going_on([found], request.address, given=placed, other_versions=request.other_versions, problems=problems)

@@ -126,7 +126,7 @@ def _check_gpus(ray: Any, gpus: float) -> None:
     if gpus > there.get("GPU", 0):
         raise UserError(
             sentence(
-                "gpus-per-trial",
+                "gpus of a trial",
                 f"at most {there.get('GPU', 0):g}, the GPUs of the cluster",
                 Shown(f"{gpus:g}"),
             )

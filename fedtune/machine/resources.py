@@ -175,27 +175,27 @@ def _check_amounts(
 def check_shares(problems: list[str], *, cpus: float | None, gpus: float | None) -> None:
     """A trial's shares of the machine, each by itself; None was not asked for."""
     if cpus is not None and not LEAST <= cpus < math.inf:
-        problems.append(sentence("cpus-per-trial", f"a number of at least {LEAST}", cpus, "--cpus-per-trial"))
+        problems.append(sentence("cpus of a trial", f"a number of at least {LEAST}", cpus, "--per-trial"))
     if gpus is not None and not (gpus == 0 or LEAST <= gpus < math.inf):
-        problems.append(sentence("gpus-per-trial", f"0 or a number of at least {LEAST}", gpus, "--gpus-per-trial"))
+        problems.append(sentence("gpus of a trial", f"0 or a number of at least {LEAST}", gpus, "--per-trial"))
 
 
 def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[str]) -> None:
     """Whether one trial fits on the machine."""
     if gpus > here.gpus:
         must = f"at most {here.gpus}, the number of GPUs of this machine" if here.gpus else "0, as no GPU was found"
-        problems.append(sentence("gpus-per-trial", must, Shown(f"{gpus:g}"), "--gpus-per-trial"))
+        problems.append(sentence("gpus of a trial", must, Shown(f"{gpus:g}"), "--per-trial"))
     elif gpus > 1 and gpus != int(gpus):
         problems.append(
-            sentence("gpus-per-trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--gpus-per-trial")
+            sentence("gpus of a trial", "a whole number where it is above 1", Shown(f"{gpus:g}"), "--per-trial")
         )
     if cpus is not None and cpus > here.cores:
         problems.append(
             sentence(
-                "cpus-per-trial",
+                "cpus of a trial",
                 f"at most {here.cores}, the number of cores of this machine",
                 Shown(f"{cpus:g}"),
-                "--cpus-per-trial",
+                "--per-trial",
             )
         )
 

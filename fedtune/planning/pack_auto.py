@@ -53,7 +53,7 @@ class Bounds:
 
     cores: int
     most: int
-    #: Given by --cpus-per-trial.
+    #: Given by --per-trial cpus=N.
     threads: int | None = None
 
 
@@ -232,7 +232,7 @@ def _warnings(e: Experiment, here: resources.Machine, load: float) -> list[str]:
     if load > here.cores / 4:
         found.append(
             f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "
-            "may be wrong. Override them with --concurrency and --cpus-per-trial."
+            "may be wrong. Override them with --concurrency and --per-trial."
         )
     crowded = resources.crowding(e.concurrency, e.threads, here.cores)
     return [*found, *([crowded] if crowded else [])]

@@ -125,8 +125,8 @@ def _options(request: SearchRequest, problems: list[str]) -> float | None:
     problems.extend(option.problems(request))
     if request.concurrency == AUTO and request.address is not None:
         problems.append(
-            "--concurrency auto measures this machine, and --address names another one. Give a number, "
-            "--cpus-per-trial and --gpus-per-trial instead."
+            "--concurrency auto measures this machine, and --address names another one. Give a number "
+            "and --per-trial instead."
         )
     for name in request.metric:
         checks.known("metric", canonical(name), selectable(), problems, "--metric")

@@ -209,20 +209,20 @@ def check_placement(experiment: Experiment, problems: list[str], *, fix: str | N
         if experiment.gpus_per_trial > here.gpus:
             problems.append(
                 sentence(
-                    "gpus-per-trial",
+                    "gpus of a trial",
                     f"at most {here.gpus}, the number of GPUs of this machine",
                     Shown(f"{experiment.gpus_per_trial:g}"),
                     "",
-                    fix or "Give --gpus-per-trial 0 to go on without.",
+                    fix or "Give --per-trial gpus=0 to go on without.",
                 )
             )
         if not 0 < experiment.cpus_per_trial <= here.cores:
             problems.append(
                 sentence(
-                    "cpus-per-trial",
+                    "cpus of a trial",
                     f"above 0 and at most {here.cores}, the number of cores of this machine",
                     Shown(f"{experiment.cpus_per_trial:g}"),
                     "",
-                    fix or "Give --cpus-per-trial.",
+                    fix or "Give --per-trial cpus=N.",
                 )
             )

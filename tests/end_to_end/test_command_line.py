@@ -92,7 +92,7 @@ def test_dry_run_creates_nothing(toy: Path, tmp_path: Path) -> None:
     [
         (("search", "fedavgg"), "Did you mean 'fedavg'"),
         (("search", "fedavg", "--trials", "0"), "trials must be"),
-        (("search", "fedavg", "--gpus-per-trial", "64"), "gpus-per-trial must be"),
+        (("search", "fedavg", "--per-trial", "gpus=64"), "gpus of a trial must be"),
         (("resume", "runs/nothing"), "There is no run"),
         (("status", "."), "is not a run"),
         (("export", "runs/nothing"), "There is no run"),

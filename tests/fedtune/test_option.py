@@ -38,6 +38,38 @@ def bake(request: Bread) -> Bread:
     return request
 
 
+@dataclass(frozen=True)
+class Dough(Asked):
+    """An option that is a few numbers."""
+
+    parts: Annotated[
+        Mapping[str, float] | str | None, Option(help="Its parts.", group="what", amounts=("flour", "water"))
+    ] = None
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("flour=2,water=0.5", {"flour": 2.0, "water": 0.5}),
+        (" water = 1e-1 ", {"water": 0.1}),
+        ({"flour": 3}, {"flour": 3}),
+        (None, None),
+        *(
+            (wrong, None)
+            for wrong in ("", "flour", "flour=x", "flour=1,flour=2", "salt=1", {"flour": "1"}, {"salt": 1})
+        ),
+    ],
+)
+def test_amounts_are_read_or_refused(given: Any, read: Any) -> None:
+    """However they are given: from Python as a mapping or a text, from the command line as a text."""
+    made = Dough(given)
+    found = [
+        text.startswith("parts must be flour=NUMBER,water=NUMBER or a part of it") for text in option.problems(made)
+    ]
+    assert found == ([True] if read is None and given is not None else [])
+    assert read is None or made.parts == read
+
+
 def command(request: Bread, *, twice: Annotated[bool, Option(help="Twice.", group="how")] = False) -> None:
     """Bakes."""
     got.append((request, twice))

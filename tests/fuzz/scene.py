@@ -83,7 +83,7 @@ def _runs(folder: Path) -> None:
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     small = [word for word in SMALL if word != "--set"]
     where: dict[str, Any] = {"quiet": True, "set": small}
-    once = {"concurrency": 1, "cpus_per_trial": 1.0}
+    once = {"concurrency": 1, "per_trial": "cpus=1"}
     fedtune.search(
         "fedprox", space="default", trials=3, rounds=2, name=folder / "run", scheduler="none", **where, **once
     )

@@ -97,6 +97,6 @@ def test_where_nobody_answers_nothing_is_written(tmp_path: Path, kind: str, monk
 def test_what_this_machine_has_not_is_told_before_it_goes_on(tmp_path: Path) -> None:
     folder = prepared.several(tmp_path / "run", address=RECORDED, gpus_per_trial=64.0)
     before = tree(folder)
-    with pytest.raises(UserError, match=r"gpus-per-trial must be at most .* Give --address to join a cluster"):
+    with pytest.raises(UserError, match=r"gpus of a trial must be at most .* Give --address to join a cluster"):
         resume(folder)
     assert tree(folder) == before

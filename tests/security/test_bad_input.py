@@ -71,9 +71,12 @@ CommandLine = Callable[..., tuple[int, str, str]]
     [
         (["search", "fedavg", "--seeds", "999999999999"], r"seeds must be a whole number in \[1, 1000\]"),
         (["run", "fedavg", "--seeds", "999999999999"], r"seeds must be a whole number in \[1, 1000\]"),
-        (["search", "fedavg", "--cpus-per-trial", "1e-320"], "cpus-per-trial must be a number of at least 0.0001"),
-        (["search", "fedavg", "--gpus-per-trial", "1e-320"], "gpus-per-trial must be 0 or a number of at least 0.0001"),
-        (["search", "fedavg", "--cpus-per-trial", "nan"], "cpus-per-trial must be"),
+        (["search", "fedavg", "--per-trial", "cpus=1e-320"], "cpus of a trial must be a number of at least 0.0001"),
+        (
+            ["search", "fedavg", "--per-trial", "gpus=1e-320"],
+            "gpus of a trial must be 0 or a number of at least 0.0001",
+        ),
+        (["search", "fedavg", "--per-trial", "cpus=nan"], "cpus of a trial must be"),
         (["search", "fedavg", "--concurrency", "999999999999"], "concurrency must be a whole number in"),
         (["search", "fedavg", "--lag", "999999999999"], "lag must be a whole number in"),
         (["search", "fedavg", "--time", "9" * 400], "time must be a length"),

@@ -36,7 +36,7 @@ def auto(ray_cluster: None, toy: Path) -> Iterator[Any]:
             "least": 2,
             "set": {"clients": 3, "omega": 100, "min_samples": 2},
             "concurrency": 2,
-            "cpus_per_trial": 0.5,
+            "per_trial": "cpus=0.5",
             "quiet": True,
             "simulate": OfMethod,
         }

@@ -32,7 +32,7 @@ def test_a_ray_that_was_there_stays(ray_cluster: None) -> None:
 
 def test_more_gpus_than_the_cluster_has_are_refused(ray_cluster: None) -> None:
     with (
-        pytest.raises(UserError, match="gpus-per-trial must be at most 2, the GPUs of the cluster, got 3"),
+        pytest.raises(UserError, match="gpus of a trial must be at most 2, the GPUs of the cluster, got 3"),
         cluster.joined(None, trials=2, cpus=0.5, gpus=3.0),
     ):
         pass

@@ -188,11 +188,11 @@ def test_a_part_of_a_gpu_is_a_part_of_one(gpus: int, share: float, room: int) ->
 @pytest.mark.parametrize(
     ("gpus", "options", "most"),
     [
-        (2, {"gpus_per_trial": 0.4}, 2),  # of each GPU; together they have room for four, and not for five
-        (2, {"gpus_per_trial": 0.2}, 4),  # the eight cores of each would do, the lag does not
-        (2, {"gpus_per_trial": 0.4, "sampler": "random", "scheduler": "none"}, 2),
-        (2, {"gpus_per_trial": 0.1, "sampler": "random", "scheduler": "none"}, 8),
-        (0, {"cpus_per_trial": 3.0, "sampler": "random", "scheduler": "none"}, 5),
+        (2, {"per_trial": {"gpus": 0.4}}, 2),  # of each GPU; together they have room for four, and not for five
+        (2, {"per_trial": {"gpus": 0.2}}, 4),  # the eight cores of each would do, the lag does not
+        (2, {"per_trial": {"gpus": 0.4}, "sampler": "random", "scheduler": "none"}, 2),
+        (2, {"per_trial": {"gpus": 0.1}, "sampler": "random", "scheduler": "none"}, 8),
+        (0, {"per_trial": {"cpus": 3.0}, "sampler": "random", "scheduler": "none"}, 5),
     ],
 )
 def test_what_limits_the_choice(
@@ -200,7 +200,7 @@ def test_what_limits_the_choice(
 ) -> None:
     here = resources.Machine(16, gpus)
     asked = small(trials=30, lag=8, **options)
-    e = dataclasses.replace(plan(small(trials=30)).experiment, lag=8, gpus_per_trial=options.get("gpus_per_trial", 0.0))
+    e = dataclasses.replace(plan(small(trials=30)).experiment, lag=8, gpus_per_trial=asked.gpus_per_trial or 0.0)
     e = dataclasses.replace(e, **{key: options[key] for key in ("sampler", "scheduler") if key in options})
     assert probe.limits(e, asked, here).most == most
 
@@ -332,7 +332,7 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
         UserError,
         match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2",
     ):
-        resuming.resume(tmp_path / "run", concurrency=2, cpus_per_trial=1.0)
+        resuming.resume(tmp_path / "run", concurrency=2, per_trial="cpus=1")
     driven: list[Any] = []
     monkeypatch.setattr(resuming, "driven", lambda part, *_: driven.append(part.experiment))
     resuming.resume(tmp_path / "run", concurrency=2, plain=True)

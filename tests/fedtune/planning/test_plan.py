@@ -130,10 +130,17 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"set": ("clients=3", "validation_fraction=0"), "metric": ("wlp",)}, "with --metric test_wlp"),
         ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
         ({"concurrency": 0}, "concurrency must be"),
-        ({"cpus_per_trial": 0.0}, "cpus-per-trial must be a number of at least 0.0001"),
-        ({"cpus_per_trial": 10_000.0}, "cpus-per-trial must be at most"),
-        ({"gpus_per_trial": 99.0}, "gpus-per-trial must be"),
-        ({"gpus_per_trial": -1.0}, "gpus-per-trial must be 0 or a number of at least 0.0001"),
+        ({"per_trial": {"cpus": 0.0}}, "cpus of a trial must be a number of at least 0.0001"),
+        ({"per_trial": "cpus=10000"}, "cpus of a trial must be at most"),
+        ({"per_trial": "gpus=99,cpus=1"}, "gpus of a trial must be"),
+        (
+            {"per_trial": "cpu=1"},
+            "per-trial must be cpus=NUMBER,gpus=NUMBER or a part of it, got 'cpu=1' (--per-trial)",
+        ),
+        ({"per_trial": "cpus=1,cpus=2"}, "per-trial must be cpus=NUMBER"),
+        ({"per_trial": "2"}, "per-trial must be cpus=NUMBER"),
+        ({"per_trial": {"cpus": True}}, "per-trial must be cpus=NUMBER"),
+        ({"per_trial": "gpus=-1"}, "gpus of a trial must be 0 or a number of at least 0.0001"),
         ({"lag": 0}, "lag must be"),
         ({"lag": 2, "concurrency": 3}, "concurrency must be at most the lag, 2"),
         ({"set": ("lr",)}, "--set must be name=value, got 'lr'"),
@@ -486,7 +493,7 @@ def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
     packed, lag = resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
     assert (packed.concurrency, packed.cpus, packed.gpus, lag) == (4, 2.5, 0.0, 4) and not problems
     resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
-    assert len(problems) == 1 and "cpus-per-trial must be a number of at least 0.0001" in problems[0]
+    assert len(problems) == 1 and "cpus of a trial must be a number of at least 0.0001" in problems[0]
 
 
 @pytest.mark.parametrize(("given", "seeds", "budget"), [({}, 10, 6 * 4), ({"seeds": 3}, 3, 6 * 4 * 3)])
