@@ -124,3 +124,21 @@ def test_a_method_of_mixed_clients_declares_their_models_and_the_one_they_share(
         beside: Any = s.method.other_networks["shared"](s.config, s.fed, 1)
         whole: Any = s.method.global_network(s.config, s.fed)
         assert beside.name == whole.name == "cnn"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "up", "down"),
+    [
+        ("dense", {"beta_bn": 0.0}, "model", "model"),
+        ("fedkf", {"gamma": 0.0}, "model", "model"),
+        ("fedproto", {"weighting": "owners"}, "prototype", "prototype"),
+        ("qffl", {"q": 0.0}, "model", "model"),
+        ("scaffold", {"controls": False}, "model", "model"),
+    ],
+)
+def test_what_has_no_weight_is_not_sent(name: str, values: dict[str, Any], up: str, down: str, toy: Path) -> None:
+    s, _ = simulate(name, toy, 1, **values)
+    received = s.method.download(s.config, s.fed, s.progress.state, 0)
+    _, results = s.exchange()
+    assert {key.partition("/")[0] for key in results[0].upload} == {up}
+    assert {key.partition("/")[0] for key in received} == {down}

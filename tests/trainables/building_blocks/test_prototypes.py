@@ -73,10 +73,3 @@ def test_no_class_is_predicted_before_there_are_prototypes() -> None:
     model: Any = Same()
     model.classes = 3
     assert prototypes.NearestPrototype(model)(torch.ones(2, 1)).tolist() == [[-torch.inf] * 3] * 2
-
-
-def test_a_class_nobody_reported_keeps_its_prototype() -> None:
-    old, valid = torch.tensor([[7.0], [8.0], [9.0]]), torch.tensor([True, True, False])
-    own = torch.tensor([[[1.0], [2.0], [0.0]], [[4.0], [0.0], [0.0]]])
-    merged, now = prototypes.merge(old, valid, own, torch.tensor([[1, 1, 0], [2, 0, 0]]))
-    assert merged.tolist() == [[3.0], [2.0], [9.0]] and now.tolist() == [True, True, False]

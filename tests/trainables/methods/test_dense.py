@@ -13,7 +13,7 @@ from torch import Tensor
 from search_spaces.errors import UserError
 from tests.contracts.test_methods import CPU, simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
-from trainables import models, registry
+from trainables import registry
 from trainables.methods.dense import (
     Config,
     adversarial_loss,
@@ -23,7 +23,6 @@ from trainables.methods.dense import (
     tracking,
     watching,
 )
-from trainables.params import unpack
 from trainables.simulation.rounds import Simulation
 
 
@@ -114,52 +113,6 @@ def test_statistics_loss() -> None:
     assert expected > 0
     assert float(statistics_loss(Config(), seen, reported)) == pytest.approx(expected, rel=1e-9)
     assert float(statistics_loss(Config(bn_norm="mean"), seen, reported)) == pytest.approx(expected / 2, rel=1e-9)
-
-
-@pytest.mark.usefixtures("float64")
-def test_statistics_are_those_of_the_layers_inputs_with_the_scaler_divided_out() -> None:
-    model = models.build("cnn_small", (1, 8, 8), 4, 0.5, scaler=True)
-    x = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    inside = model.convs[0](x).detach().numpy()
-    found: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-    with watching(model.train(), lambda name, mean, var: found.__setitem__(name, (mean, var))):
-        model(x)
-    assert list(found) == normalisation_layers(model) == ["norms.0", "norms.1", "norms.2"]
-    np.testing.assert_allclose(found["norms.0"][0].detach().numpy(), inside.mean((0, 2, 3)), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found["norms.0"][1].detach().numpy(), inside.var((0, 2, 3)), rtol=1e-9, atol=1e-12)
-    found.clear()
-    model(x)
-    assert not found
-
-
-@pytest.mark.usefixtures("float64")
-def test_tracking_starts_at_the_first_batch_and_forgets_with_its_momentum() -> None:
-    model = models.build("cnn_small", (1, 8, 8), 4)
-    batches = [torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(i)) for i in range(3)]
-    means = [model.convs[0](x).detach().mean((0, 2, 3)) for x in batches]
-    with tracking(model, 0.5) as statistics:
-        for x in batches:
-            model(x)
-    torch.testing.assert_close(
-        statistics["norms.0.mean"], 0.25 * means[0] + 0.25 * means[1] + 0.5 * means[2], rtol=1e-12, atol=1e-12
-    )
-    assert not statistics["norms.0.mean"].requires_grad
-
-
-@pytest.mark.parametrize("base", ["fedavg", "none"])
-def test_statistics_cross_the_wire_only_where_they_are_used(base: str, toy: Path) -> None:
-    for beta, expected in ((1.0, 2 * (64 + 128 + 256)), (0.0, 0)):
-        s = Simulation("dense", values_for("dense", toy, base=base, beta_bn=beta), 3, CPU)
-        payload = s.method.download(s.config, s.fed, s.progress.state, 0)
-        upload = s.method.client(s.config, s.fed, payload, None, s.data.clients[0], s.fed.rng.child(0)).upload
-        assert sum(t.numel() for t in unpack("statistics", upload).values()) == expected
-        assert "label_counts" not in upload
-
-
-def test_statistics_pull_the_generator(toy: Path) -> None:
-    """With everything else off, β_bn still changes what the generator learns."""
-    with_term, without = (simulate("dense", toy, 1, beta_bn=b, beta_adv=0.0)[0].progress.state for b in (1.0, 0.0))
-    assert not all(torch.equal(with_term.generator[k], without.generator[k]) for k in with_term.generator)
 
 
 def test_a_model_without_normalisation_is_refused_while_its_statistics_are_wanted(toy: Path) -> None:

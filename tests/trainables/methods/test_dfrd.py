@@ -12,11 +12,10 @@ import torch
 from tests.contracts.test_methods import simulate, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.building_blocks.distillation_bases import label_counts
-from trainables.building_blocks.server_distillation import Teachers, label_distribution, moving_average, to_models
+from trainables.building_blocks.server_distillation import label_distribution, moving_average
 from trainables.local import LocalResult
 from trainables.methods.dfrd import (
     Config,
-    download,
     embedding_hinge,
     generator_loss,
     transfer_mask,
@@ -95,12 +94,6 @@ def test_moving_average_is_eq_6() -> None:
     assert mixed["w"].tolist() == [1.5, 3.0] and int(mixed["n"]) == 9
 
 
-def test_zero_momentum_makes_the_average_equal_the_generator(toy: Path) -> None:
-    simulation, _ = simulate("dfrd", toy, 2, **{"lambda": 0.0})
-    state = simulation.progress.state
-    assert all(torch.equal(state.ema[k], state.generator[k]) for k in state.generator)
-
-
 def test_without_server_steps_the_average_goes_on_and_the_generator_stays(toy: Path) -> None:
     """w̃ ← λ w̃ + (1 - λ) w with λ = 0.8, from an average that is not the generator."""
     s, _ = simulate("dfrd", toy, 0, server_iters=0, **{"lambda": 0.8})
@@ -147,70 +140,7 @@ def test_embedding_hinge() -> None:
     assert float(embedding_hinge(embedded, 1.0)) == pytest.approx((5 - np.sqrt(2)) / 3)
 
 
-@pytest.mark.usefixtures("float64")
-def test_ensemble_is_the_weighted_sum_of_logits(toy: Path) -> None:
-    """u_T[b] = Σ_i τ_{i,y_b} f_i(s_b), and its gradient reaches the images but no teacher's weight."""
-    simulation, _ = simulate("dfrd", toy, 1)
-    fed, config = simulation.fed, simulation.config
-    uploads = [
-        Upload(
-            i,
-            simulation.method.client(
-                config, fed, download(config, fed, simulation.progress.state, i), None, d, fed.rng.child(i)
-            ).upload,
-        )
-        for i, d in enumerate(simulation.data.clients)
-    ]
-    teachers = Teachers(fed, uploads)
-    images = random(3, 1, 8, 8).float().requires_grad_()
-    weights = torch.tensor([[0.1, 0.5, 0.0], [0.2, 0.5, 0.0], [0.3, 0.0, 0.0], [0.4, 0.0, 1.0]])
-    together = teachers.logits(images, weights)
-    expected = sum(
-        w.numpy()[:, None] * m(images).detach().numpy() for m, w in zip(teachers.modules, weights, strict=True)
-    )
-    np.testing.assert_allclose(together.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
-    together.sum().backward()
-    assert images.grad is not None and float(images.grad.abs().sum()) > 0
-    assert all(p.grad is None for m in teachers.modules for p in m.parameters())
-
-
-@pytest.mark.usefixtures("float64")
-def test_synthetic_images_can_take_the_data_sets_normalisation(toy: Path) -> None:
-    simulation = Simulation("dfrd", values_for("dfrd", toy, renormalise_synthetic=True), 0, torch.device("cpu"))
-    image = torch.full((1, 1, 8, 8), 0.5)
-    mean, std = simulation.fed.mean[0], simulation.fed.std[0]
-    assert float(to_models(simulation.config, simulation.fed, image)[0, 0, 0, 0]) == pytest.approx(
-        (0.75 - mean) / std, rel=1e-9
-    )
-    assert to_models(Config(), simulation.fed, image) is image
-
-
-def test_data_free_mode_sends_a_model_once_and_never_aggregates(toy: Path) -> None:
-    simulation, rows = simulate("dfrd", toy, 2, base="none", server_iters=0)
-    assert rows[0]["bytes_down"] > 0 and rows[1]["bytes_down"] == 0 and rows[1]["bytes_up"] > 0
-    fresh = Simulation("dfrd", values_for("dfrd", toy, base="none"), 3, torch.device("cpu"))
-    assert all(
-        torch.equal(simulation.progress.state.model[k], fresh.progress.state.model[k])
-        for k in fresh.progress.state.model
-    )
-    assert set(simulation.progress.client_states) == {0, 1, 2, 3}
-
-
 def test_the_hinge_of_an_embedding_is_nothing_where_there_is_none(toy: Path) -> None:
     """Labels that are appended as they are have no embedding."""
     ends = [simulate("dfrd", toy, 1, merge_op="ncat", beta_ey=weight)[0].progress.state.model for weight in (0.0, 0.5)]
     assert all(torch.equal(ends[0][key], ends[1][key]) for key in ends[0])
-
-
-def test_noise_is_drawn_per_step_or_held_for_a_phase(toy: Path) -> None:
-    from trainables.building_blocks.server_distillation import Draws
-    from trainables.rng import Rng
-
-    probabilities = torch.tensor([0.0, 0.5, 0.5])
-    held, fresh = (Draws(8, 2, probabilities, torch.device("cpu"), Rng(0), resample) for resample in (False, True))
-    a, b = held.next(), held.next()
-    held.renew()
-    c = held.next()
-    assert torch.equal(a[0], b[0]) and not torch.equal(a[0], c[0])
-    d, e = fresh.next(), fresh.next()
-    assert torch.equal(a[0], d[0]) and not torch.equal(d[0], e[0]) and 0 not in d[1]

@@ -1,4 +1,4 @@
-"""FedFomo: its equations against NumPy, what crosses the wire, and what is remembered."""
+"""FedFomo: its equations against NumPy, who is chosen, and what is held out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from tests.contracts.test_methods import same, simulate
 from tests.trainables.building_blocks.test_losses import softmax
 from tests.trainables.methods.test_model_methods import flat, fresh, some_models
 from trainables.methods import fedfomo
-from trainables.params import count_bytes
 from trainables.rng import Rng
-from trainables.wire import Params, Upload
+from trainables.wire import Params
 
 
 def test_a_model_moves_towards_those_that_serve_better() -> None:
@@ -51,23 +50,6 @@ def test_affinity_is_the_gain_per_distance_on_the_validation_share(toy: Path) ->
     assert found[0].item() == pytest.approx(expected, rel=1e-9) and found[1].item() == 0.0
 
 
-def test_the_validation_share_is_fixed_and_not_trained_on(toy: Path) -> None:
-    s = fresh("fedfomo", toy, val_ratio=0.25, omega=1.0)
-    for data in s.data.clients:
-        training, validation = fedfomo.split(s.config, s.fed, data)
-        kept, held = set(training.indices.tolist()), set(validation.indices.tolist())
-        assert not kept & held and kept | held == set(data.indices.tolist())
-        assert len(held) == max(1, round(0.25 * len(data)))
-        assert torch.equal(fedfomo.split(s.config, s.fed, data)[1].indices, validation.indices)
-        at = {int(p): int(c) for p, c in zip(data.indices, data.y, strict=True)}
-        assert all(at[int(p)] == int(c) for p, c in zip(validation.indices, validation.y, strict=True))
-        trained_on = fedfomo.job(s.config, s.fed, {}, None, data, s.fed.rng).data
-        assert trained_on is not None and torch.equal(trained_on.indices, training.indices)
-    everything = fresh("fedfomo", toy, val_ratio=0.0, omega=1.0)
-    training, validation = fedfomo.split(everything.config, everything.fed, data)
-    assert training is data and validation is data
-
-
 @pytest.mark.parametrize(("samples", "ratio", "held"), [(2, 0.2, 1), (2, 0.5, 1), (3, 0.2, 1), (9, 0.5, 4)])
 def test_at_least_one_sample_is_held_out_and_one_is_trained_on(
     samples: int, ratio: float, held: int, toy: Path
@@ -76,6 +58,12 @@ def test_at_least_one_sample_is_held_out_and_one_is_trained_on(
     data = replace(s.data.clients[0], indices=torch.arange(samples), y=s.data.clients[0].y[:samples])
     training, validation = fedfomo.split(s.config, s.fed, data)
     assert (len(training), len(validation)) == (samples - held, held)
+
+
+def test_without_a_validation_share_a_client_judges_by_what_it_trains_on(toy: Path) -> None:
+    s = fresh("fedfomo", toy, val_ratio=0.0)
+    training, validation = fedfomo.split(s.config, s.fed, s.data.clients[0])
+    assert training is validation is s.data.clients[0]
 
 
 def test_a_client_with_one_sample_judges_by_what_it_trains_on(toy: Path) -> None:
@@ -99,29 +87,12 @@ def test_the_loss_of_a_model_is_that_of_its_evaluation_mode(toy: Path) -> None:
     assert float(fedfomo.loss_of(s.fed.network().train(), params, data)) == pytest.approx(expected, rel=1e-4)
 
 
-def test_without_peers_a_client_goes_on_with_its_own_model(toy: Path) -> None:
-    s, _ = simulate("fedfomo", toy, 1)
-    own, peer = some_models(2)
-    for start in (own, peer):
-        model, served = fedfomo.moved_from(s.fed, fedfomo.ClientState(own, start), [], s.data.clients[0])
-        assert model is own and served.tolist() == []
-
-
 def test_distance_is_of_trained_parameters() -> None:
     own, peer = some_models(2)
     more = {"a.running_mean": torch.ones(3), "a.num_batches_tracked": torch.tensor(4)}
     apart = np.sqrt(((flat(peer) - flat(own)) ** 2).sum())
     others = {name: 7 * tensor for name, tensor in more.items()}
     assert fedfomo.distance(own | more, peer | others).item() == pytest.approx(apart, rel=1e-12)
-
-
-def test_other_clients_models_cost_what_they_are(toy: Path) -> None:
-    s = fresh("fedfomo", toy, peers=2, rounds=3)
-    whole = 4 * sum(p.numel() for p in s.fed.network().parameters())
-    first, second = s.run_round(), s.run_round()
-    assert (first["bytes_down"], first["bytes_down_peers"], first["bytes_up_peers"]) == (0, 0, 0)
-    assert (second["bytes_down"], second["bytes_down_peers"]) == (4 * 2 * whole, 4 * 2 * whole)
-    assert (first["bytes_up"], second["bytes_up"]) == (4 * whole, 4 * (whole + 2 * 4))  # two affinities of 4 bytes
 
 
 def test_the_best_known_peers_are_chosen_and_others_at_random() -> None:
@@ -146,10 +117,10 @@ def test_chance_falls_from_round_to_round(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen == pytest.approx([0.5, 0.3, 0.1, 0.0])
 
 
-def test_affinities_add_up() -> None:
-    fed: Any = type("Fed", (), {"clients": 3})
-    state = fedfomo.State(1, {}, {0: {1: 0.25, 2: 1.0}}, {})
-    upload = Upload(0, {"model/a": torch.zeros(1), "affinity/1": torch.tensor(0.5)})
-    after = fedfomo.server(fedfomo.Config(epsilon=0.0), fed, state, [upload], Rng(0))
-    assert after.affinity == {0: {1: 0.75, 2: 1.0}} and set(after.models) == {0}
-    assert after.chosen == {0: (), 1: (0,), 2: (0,)} and count_bytes(upload.payload) == 8
+def test_other_clients_models_cost_what_they_are(toy: Path) -> None:
+    s = fresh("fedfomo", toy, peers=2, rounds=3)
+    whole = 4 * sum(p.numel() for p in s.fed.network().parameters())
+    first, second = s.run_round(), s.run_round()
+    assert (first["bytes_down"], first["bytes_down_peers"], first["bytes_up_peers"]) == (0, 0, 0)
+    assert (second["bytes_down"], second["bytes_down_peers"]) == (4 * 2 * whole, 4 * 2 * whole)
+    assert (first["bytes_up"], second["bytes_up"]) == (4 * whole, 4 * (whole + 2 * 4))  # two affinities of 4 bytes

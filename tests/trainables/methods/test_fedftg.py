@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tests.contracts.test_methods import simulate
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.methods.fedftg import Config, discrepancy_loss, generator_loss, global_loss
 
@@ -83,16 +81,3 @@ def test_global_loss_moves_the_student_alone() -> None:
     assert float(global_loss(Config(kd_temperature=3.0, kl_direction="literal"), EACH, STUDENT, TAU)) == pytest.approx(
         literal / C, rel=1e-9
     )
-
-
-def test_the_defaults_weigh_clients_by_all_they_hold(toy: Path) -> None:
-    """Static counts: the same whatever was drawn, so a run with longer local training uploads the same counts."""
-    assert Config().label_weighting == "static"
-    short, long = (simulate("fedftg", toy, 1, local_steps=n)[0] for n in (1, 3))
-    for simulation in (short, long):
-        method, config, fed = simulation.method, simulation.config, simulation.fed
-        data = simulation.data.clients[1]
-        upload = method.client(
-            config, fed, method.download(config, fed, simulation.progress.state, 1), None, data, fed.rng.child(1)
-        ).upload
-        assert upload["label_counts"].tolist() == np.bincount(data.y.numpy(), minlength=4).tolist()

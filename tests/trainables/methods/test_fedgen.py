@@ -10,13 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.contracts.test_methods import simulate, values_for
+from tests.contracts.test_methods import simulate
 from tests.trainables.building_blocks.test_losses import random, softmax
 from tests.trainables.methods.test_dfrd import kl
 from tests.trainables.methods.test_fedmdcg import ce
-from trainables.building_blocks.split_model import head_of
 from trainables.methods.fedgen import Config, _LocalObjective, feature_diversity, generator_loss
-from trainables.simulation.rounds import Simulation
 
 Y = torch.tensor([0, 1, 2, 3, 0])
 
@@ -80,69 +78,3 @@ def test_the_local_loss(as_in_the_code: bool, toy: Path) -> None:
     module.zero_grad()
     (only_teacher(module, x, y) - F.cross_entropy(module(x), y)).backward()
     assert module.head.weight.grad is not None and float(module.head.weight.grad.abs().sum()) > 0
-
-
-def test_guidance_starts_in_round_two_and_ends_after_its_steps(toy: Path) -> None:
-    _, plain = simulate("fedavg", toy, 2, local_steps=4)
-    _, guided = simulate("fedgen", toy, 2, local_steps=4)
-    assert plain[0]["train_loss"] == guided[0]["train_loss"] and plain[1]["local_accuracies"] + [
-        plain[1]["train_loss"]
-    ] != (guided[1]["local_accuracies"] + [guided[1]["train_loss"]])
-    simulation = Simulation("fedgen", values_for("fedgen", toy, local_steps=4, guided_steps=2), 3, torch.device("cpu"))
-    simulation.run_round()
-    payload = simulation.method.download(simulation.config, simulation.fed, simulation.progress.state, 0)
-    objective = _LocalObjective(simulation.config, simulation.fed, payload, simulation.fed.rng)
-    x, y = simulation.data.clients[0].batch(torch.arange(5))
-    module = simulation.fed.network()
-    assert [bool(objective(module, x, y) > F.cross_entropy(module(x), y) + 1e-4) for _ in range(3)] == [
-        True,
-        True,
-        False,
-    ]
-
-
-def test_labels_are_drawn_among_those_seen_or_by_their_counts(toy: Path) -> None:
-    begun, _ = simulate("fedgen", toy, 0)
-    assert begun.progress.state.label_probabilities.tolist() == [0.25] * 4  # as long as nothing is known
-    seen, _ = simulate("fedgen", toy, 1, omega=0.05)
-    counted, _ = simulate("fedgen", toy, 1, omega=0.05, label_draw="counts")
-    probabilities = counted.progress.state.label_probabilities
-    assert float(probabilities.sum()) == pytest.approx(1.0) and len(set(probabilities.tolist())) > 1
-    assert seen.progress.state.label_probabilities.tolist() == pytest.approx(
-        ((probabilities > 0) / (probabilities > 0).sum()).tolist()
-    )
-
-
-def test_what_is_shared(toy: Path) -> None:
-    full, whole = simulate("fedgen", toy, 1)
-    part, rows = simulate("fedgen", toy, 1, share="head")
-    assert full.global_model() is not None and "global_accuracy" in whole[0]
-    assert part.global_model() is None and "global_accuracy" not in rows[0] and "g_acc_virtual" in rows[0]
-    model = full.fed.initial_params()
-    saved = 4 * sum(t.numel() for k, t in model.items() if not k.startswith("head."))
-    assert whole[0]["bytes_up"] - rows[0]["bytes_up"] == 4 * saved
-    assert whole[0]["bytes_up"] == 4 * (4 * sum(t.numel() for t in model.values()) + 8 * 4)
-    assert set(head_of(model)) == set(part.progress.state.model)
-
-
-def test_the_generator_learns_what_classifiers_take_for_a_class(toy: Path) -> None:
-    simulation, _ = simulate(
-        "fedgen", toy, 3, gen_steps=100, gen_lr=0.01, local_steps=10, lr=0.1, gen_alpha=0.0, gen_beta=0.0, omega=100.0
-    )
-    s = simulation
-    assert {int(v) for k, v in s.progress.state.adam.items() if k.endswith("step")} == {300}
-    from trainables.building_blocks.split_model import feature_generator
-    from trainables.params import put
-
-    g = feature_generator(s.fed, "test", 8, (256,)).eval()
-    put(g, s.progress.state.generator)
-    module = s.fed.network()
-    put(module, s.progress.state.model)
-    y = torch.arange(200) % 4
-    with torch.no_grad():
-        right = (
-            (module.head(g(torch.randn(200, 8, generator=torch.Generator().manual_seed(0)), y)).argmax(dim=1) == y)
-            .float()
-            .mean()
-        )
-    assert float(right) > 0.9

@@ -1,4 +1,4 @@
-"""Ditto, FedBABU, Per-FedAvg and FedRoD: their equations in NumPy, what is shared, what is kept, what is measured."""
+"""Ditto, FedBABU, Per-FedAvg and FedRoD: their equations in NumPy, and their modules."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.test_methods import CPU, same, simulate, values_for
+from tests.contracts.test_methods import simulate
 from tests.trainables.building_blocks.test_losses import random, softmax
-from trainables.building_blocks.split_model import body_module, body_of, head_of, partly_trained
-from trainables.local import train
+from trainables.building_blocks.split_model import body_module, body_of, partly_trained
 from trainables.methods import ditto, fedbabu, fedrod, perfedavg
 from trainables.models import Model
 from trainables.params import put, take
-from trainables.simulation import evaluation
-from trainables.simulation.rounds import Simulation
 
 # -- Ditto -------------------------------------------------------------------------------------------------------------
 
@@ -45,50 +42,7 @@ def test_dittos_objective_beside_a_plain_cross_entropy() -> None:
     )
 
 
-@pytest.mark.parametrize(("lambda_", "epochs"), [(0.0, 0), (5.0, 0), (5.0, 1)])
-def test_dittos_global_track_is_fedavg_whatever_the_other_is(lambda_: float, epochs: int, toy: Path) -> None:
-    s, rows = simulate("ditto", toy, 3, **{"lambda": lambda_, "momentum": 0.5, "personal_epochs": epochs})
-    plain, others = simulate("fedavg", toy, 3, momentum=0.5)
-    assert same(s.global_model(), plain.global_model())
-    assert [r["client_accuracy"] for r in rows] == [r["client_accuracy"] for r in others]
-    assert [r["bytes_up"] for r in rows] == [r["bytes_up"] for r in others]
-    # What the global track's clients trained is measured beside the personal models.
-    assert [r["shared_local_accuracy"] for r in rows] == [r["local_accuracy"] for r in others]
-
-
 # -- FedBABU -----------------------------------------------------------------------------------------------------------
-
-
-def test_fedbabu_sends_bodies_and_never_trains_the_head(toy: Path) -> None:
-    s, rows = simulate("fedbabu", toy, 2)
-    _, others = simulate("fedavg", toy, 2)
-    head = 4 * sum(t.numel() for t in head_of(s.fed.initial_params()).values())
-    for key in ("bytes_up", "bytes_down"):
-        assert [r[key] for r in rows] == [r[key] - 4 * head for r in others]
-    model = s.global_model()
-    assert model is not None and same(head_of(model), head_of(s.fed.initial_params()))
-    assert not same(body_of(model), body_of(s.fed.initial_params()))
-
-
-def test_fedbabu_with_nothing_frozen_is_fedavg_and_then_fine_tuning(toy: Path) -> None:
-    """Bit for bit: the global model is FedAvg's, and what is measured is FedAvg's model trained on for two passes."""
-    s, rows = simulate("fedbabu", toy, 2, frozen="none", finetune_epochs=2)
-    plain, others = simulate("fedavg", toy, 2)
-    assert same(s.global_model(), plain.global_model())
-    assert [r["global_loss"] for r in rows] == [r["global_loss"] for r in others]
-    model = plain.global_model()
-    assert model is not None
-    expected = []
-    for i, data in enumerate(plain.data.clients):
-        module = plain.fed.network()
-        put(module, model)
-        train(replace(plain.config, local_epochs=2), module, data, plain.fed.rng.child("round", 2, "personal", i))
-        share = plain.data.test.shares[i]
-        right = (
-            evaluation.logits_of(module, plain.data, plain.data.test, share).argmax(dim=1) == plain.data.test.y[share]
-        )
-        expected.append(float(right.double().mean()))
-    assert rows[1]["local_accuracies"] == expected
 
 
 def test_partly_trained_modules_are_the_federations_architecture(toy: Path) -> None:
@@ -165,18 +119,6 @@ def test_perfedavg_adapts_by_plain_sgd_at_alpha() -> None:
     assert perfedavg.adapting(replace(config, alpha=0.0)) is None
 
 
-def test_perfedavg_is_measured_after_its_step(toy: Path) -> None:
-    s, rows = simulate("perfedavg", toy, 1, alpha=0.5, adapt_steps=4)
-    tuned, start = s._fine_tuned([0, 1, 2, 3]), s.global_model()
-    assert tuned is not None and start is not None
-    for i, model in tuned.items():
-        module, share = s.fed.network(), s.data.test.shares[i]
-        put(module, model)
-        right = evaluation.logits_of(module, s.data, s.data.test, share).argmax(dim=1) == s.data.test.y[share]
-        assert rows[0]["local_accuracies"][i] == float(right.double().mean())
-        assert not same(model, start)
-
-
 # -- FedRoD ------------------------------------------------------------------------------------------------------------
 
 
@@ -217,15 +159,6 @@ def test_fedrods_losses(gamma: float) -> None:
     np.testing.assert_allclose(module(x).detach().numpy(), u + v, rtol=1e-12)
 
 
-def test_fedrods_generic_part_without_balancing_is_fedavg_bit_for_bit(toy: Path) -> None:
-    s, rows = simulate("fedrod", toy, 3, gamma=0.0, momentum=0.5)
-    plain, others = simulate("fedavg", toy, 3, momentum=0.5)
-    assert same(s.global_model(), plain.global_model())
-    for key in ("train_loss", "client_accuracy", "bytes_up", "bytes_down"):
-        assert [r[key] for r in rows] == [r[key] for r in others]
-    assert not same(simulate("fedrod", toy, 3, gamma=1.0, momentum=0.5)[0].global_model(), plain.global_model())
-
-
 def test_fedrods_attacker_knows_what_is_sent(toy: Path) -> None:
     """Body and generic head are uploaded under the names they have in the client's network."""
     s, _ = simulate("fedrod", toy, 1)
@@ -242,15 +175,3 @@ def test_what_these_methods_say_of_themselves() -> None:
             "fine-tuned before it is measured",
         )
     )
-
-
-def test_ditto_and_local_training_differ_only_by_the_global_track(toy: Path) -> None:
-    """λ = 0 with stragglers: the personal model makes the steps that the client manages, as Local Training's does."""
-    more = {"stragglers": 0.5, "straggler_work": 0.5, "momentum": 0.5}
-    s = Simulation("ditto", values_for("ditto", toy, **{"lambda": 0.0}, **more), 3, CPU)
-    plain = Simulation("local", values_for("local", toy, **more), 3, CPU)
-    for _ in range(3):
-        row, other = s.run_round(), plain.run_round()
-        assert (row["local_accuracies"], row["train_loss"]) == (other["local_accuracies"], other["train_loss"])
-    for i, state in plain.progress.client_states.items():
-        assert same(state.model, s.progress.client_states[i].model)

@@ -1,4 +1,4 @@
-"""FedProto, FedDistill, FedGH and FedTGP: their equations against NumPy, and what crosses the wire to the last byte."""
+"""FedProto, FedDistill, FedGH and FedTGP: their equations against NumPy, and what is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.prototypes import PrototypePasses, labelled, passes
 from trainables.local import LocalResult
-from trainables.methods import feddistill, fedgh, fedproto, fedtgp
+from trainables.methods import feddistill, fedgh, fedtgp
 from trainables.params import take
 from trainables.rng import Rng
 from trainables.simulation.rounds import Simulation
@@ -28,80 +28,12 @@ def fresh(name: str, toy: Path, **more: Any) -> Simulation:
     return Simulation(name, values_for(name, toy, **UNEVEN | more), 3, CPU)
 
 
-def classes_held(s: Simulation) -> list[int]:
-    """How many classes each client holds."""
-    held = [int((data.label_counts() > 0).sum()) for data in s.data.clients]
-    assert min(held) < C and len(set(held)) > 1
-    return held
-
-
-@pytest.mark.parametrize(("weighting", "counted"), [("samples", 4), ("owners", 0)])
-def test_fedproto_sends_a_prototype_per_class_that_a_client_holds(weighting: str, counted: int, toy: Path) -> None:
-    """512 numbers and a count of 4 bytes; every class that somebody holds comes down from round 2 on."""
-    s = fresh("fedproto", toy, weighting=weighting)
-    held = classes_held(s)
-    rows = [s.run_round(), s.run_round()]
-    assert [row["bytes_up"] for row in rows] == [sum(n * (4 * P + counted) for n in held)] * 2
-    assert [row["bytes_down"] for row in rows] == [0, 4 * C * 4 * P]
-
-
-def test_feddistill_sends_a_row_of_logits_per_class_that_a_client_holds(toy: Path) -> None:
-    s = fresh("feddistill", toy)
-    held, known = classes_held(s), [set(data.y.tolist()) for data in s.data.clients]
-    rows = [s.run_round(), s.run_round()]
-    assert [row["bytes_up"] for row in rows] == [sum(n * 4 * C for n in held)] * 2
-    others = [set().union(*(known[k] for k in range(4) if k != i)) for i in range(4)]
-    assert [row["bytes_down"] for row in rows] == [0, sum(len(classes) * 4 * C for classes in others)]
-
-
 def test_a_class_is_pooled_by_the_weights_of_those_who_report_it() -> None:
     a, b, c = (random(P, seed=k) for k in range(3))
     found = prototypes.pooled([{0: a, 2: b}, {2: c}], [{0: 3.0, 2: 5.0}, {2: 7.0}])
     assert found.keys() == {0, 2}
     np.testing.assert_allclose(found[0].numpy(), a.numpy(), rtol=1e-12)
     np.testing.assert_allclose(found[2].numpy(), (5 * b.numpy() + 7 * c.numpy()) / 12, rtol=1e-12)
-
-
-def test_fedproto_averages_by_samples_or_by_owners_and_keeps_what_nobody_reports() -> None:
-    a, b, kept = random(P, seed=1), random(P, seed=2), random(P, seed=3)
-    uploads = [
-        Upload(0, {"prototype/1": a, "count/1": torch.tensor(2, dtype=torch.int32)}),
-        Upload(3, {"prototype/1": b, "count/1": torch.tensor(6, dtype=torch.int32)}),
-    ]
-    fed: Any = None
-    for weighting, n in (("samples", (2, 6)), ("owners", (1, 1))):
-        config = fedproto.Config(weighting=weighting)
-        state = fedproto.server(config, fed, fedproto.State(4, {0: kept, 1: kept}), uploads, Rng(0))
-        assert state.round == 5 and state.prototypes.keys() == {0, 1} and torch.equal(state.prototypes[0], kept)
-        np.testing.assert_allclose(
-            state.prototypes[1].numpy(), (n[0] * a.numpy() + n[1] * b.numpy()) / sum(n), rtol=1e-12
-        )
-
-
-def test_the_nearest_prototype_predicts_and_a_class_without_one_never(toy: Path) -> None:
-    s = fresh("fedproto", toy)
-    network = s.method.client_network(s.config, s.fed, 1)
-    model = s.fed.built("cnn3")
-    x = torch.randn(B, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    found = model.eval().features(x).detach()
-    known = {j: found[j].clone() + 0.01 * random(P, seed=j).float() for j in (0, 2, 3)}  # of samples 0, 2 and 3
-    network.load_state_dict(prototypes.with_prototypes(dict(model.state_dict()), known, C))
-    logits = network.eval()(x).detach().numpy()
-    expected = np.full((B, C), -np.inf)
-    for j, prototype in known.items():
-        expected[:, j] = -np.linalg.norm(found.double().numpy() - prototype.double().numpy(), axis=1)
-    np.testing.assert_allclose(logits, expected, rtol=1e-5)
-    assert logits.argmax(axis=1)[[0, 2, 3]].tolist() == [0, 2, 3]
-
-
-def test_fedproto_is_measured_by_prototypes_or_by_its_head(toy: Path) -> None:
-    """Training is the same; what is measured is the extractor beside prototypes, or the whole model."""
-    ends = {predict: fresh("fedproto", toy, predict=predict).exchange()[1] for predict in ("prototypes", "head")}
-    for i in range(4):
-        by_prototype, by_head = ends["prototypes"][i].model, ends["head"][i].model
-        assert by_prototype is not None and by_head is not None
-        assert same({k[6:]: t for k, t in by_prototype.items() if k.startswith("model.")}, by_head)
-        assert same(ends["prototypes"][i].upload, ends["head"][i].upload)
 
 
 def test_distillation_is_the_cross_entropy_with_the_softmax_of_the_mean_logits() -> None:
@@ -126,35 +58,6 @@ def test_a_client_is_sent_the_mean_of_the_others_logits() -> None:
     everybody = feddistill.download(feddistill.Config(exclude_own=False), fed, state, 2)
     np.testing.assert_allclose(everybody["logits/1"].numpy(), (r[1] + r[2] + r[3]).numpy() / 3, rtol=1e-12)
     assert feddistill.download(feddistill.Config(gamma=0.0), fed, state, 0) == {}
-
-
-@pytest.mark.usefixtures("float64")
-def test_mean_logits_are_those_of_the_trained_model_by_class(toy: Path) -> None:
-    s = fresh("feddistill", toy)
-    module, data = s.fed.network(), s.data.clients[0]
-    x, y = data.batch(torch.arange(len(data)))
-    logits = module.eval()(x).detach().numpy()
-    found = prototypes.class_logits(module, data).numpy()
-    for j in range(C):
-        expected = logits[y.numpy() == j].mean(axis=0) if (y == j).any() else np.zeros(C)
-        np.testing.assert_allclose(found[j], expected, rtol=1e-9, atol=1e-12)
-
-
-def test_fedgh_sends_prototypes_up_and_a_header_down(toy: Path) -> None:
-    """No counts; the header is 512·4 weights and 4 biases, from round 1 on."""
-    s = fresh("fedgh", toy)
-    held = classes_held(s)
-    rows = [s.run_round(), s.run_round()]
-    assert [row["bytes_up"] for row in rows] == [sum(n * 4 * P for n in held)] * 2
-    assert [row["bytes_down"] for row in rows] == [4 * 4 * (P * C + C)] * 2
-
-
-def test_fedtgp_sends_prototypes_of_all_classes_once_they_are_trained(toy: Path) -> None:
-    s = fresh("fedtgp", toy)
-    held = classes_held(s)
-    rows = [s.run_round(), s.run_round()]
-    assert [row["bytes_up"] for row in rows] == [sum(n * 4 * P for n in held)] * 2
-    assert [row["bytes_down"] for row in rows] == [0, 4 * C * 4 * P]
 
 
 def test_every_pass_visits_every_prototype_once_in_an_order_of_its_own() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,12 +11,10 @@ from tests.contracts.test_executors import exact_round, wide
 from tests.contracts.test_methods import same, simulate, values_for
 from tests.exact import assert_as_exact
 from tests.float64 import to_float64
-from tests.trainables.building_blocks.test_losses import random
 from trainables.building_blocks import server_optimiser
 from trainables.method import Upload
 from trainables.methods import fedadam, fednova, fedyogi
-from trainables.params import average, pack
-from trainables.rng import Rng
+from trainables.params import average
 
 
 def test_yogi_falls_slowly_where_adam_forgets() -> None:
@@ -66,33 +61,11 @@ def test_a_plain_adaptive_step_is_fedavgs_up_to_rounding(name: str, toy: Path) -
     assert_as_exact(adaptive.global_model(), plain.global_model(), exact.global_model(), decided=False)
 
 
-def test_the_only_client_of_a_round_is_fednovas_new_model() -> None:
-    old, model = {"w": random(4, 3, seed=1)}, {"w": random(4, 3, seed=2)}
-    found = fednova.normalised_average(old, [model], [7], [3.0])
-    np.testing.assert_allclose(found["w"].numpy(), model["w"].numpy(), rtol=1e-12)
-
-
 @pytest.mark.parametrize(("steps", "momentum"), [(1, 0.9), (7, 0.5), (20, 0.999), (5, 0.0)])
 def test_fednovas_work_is_the_sum_of_the_gradients_weights(steps: int, momentum: float) -> None:
     """Gradient s is in the velocities of all later steps: Σ_s Σ_(k≥s) ρ^(k-s)."""
     expected = sum(momentum ** (k - s) for s in range(steps) for k in range(s, steps))
     assert fednova.accumulated(steps, momentum) == pytest.approx(expected, rel=1e-9)
-
-
-def test_fednova_undoes_what_more_steps_weigh(toy: Path) -> None:
-    """Two clients of one size that go the same way, one in four times the steps: the longer way counts no more."""
-    fed: Any = SimpleNamespace(sizes=(10, 10), clients=2)
-    old = {"w": torch.zeros(2)}
-    sent = [
-        Upload(i, pack("model", {"w": torch.tensor(way)}) | {"work": torch.tensor(steps, dtype=torch.float64)})
-        for i, (way, steps) in enumerate((([1.0, 0.0], 1.0), ([0.0, 4.0], 4.0)))
-    ]
-    after = fednova.server(fednova.Config(), fed, fednova.fedavg.State(old), sent, Rng(0)).model["w"]
-    np.testing.assert_allclose(after.numpy(), [1.25, 1.25], rtol=1e-6)
-    s, rows = simulate("fednova", toy, 1, local_epochs=2)
-    plain, others = simulate("fedavg", toy, 1, local_epochs=2)
-    assert rows[0]["train_loss"] == others[0]["train_loss"] and not same(s.global_model(), plain.global_model())
-    assert rows[0]["bytes_up"] == others[0]["bytes_up"] + 4 * 8  # one number for each client
 
 
 def test_towards_is_exact_at_one_and_moves_weights_only() -> None:

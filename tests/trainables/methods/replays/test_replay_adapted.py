@@ -166,6 +166,7 @@ def test_ditto(toy: Path) -> None:
             own[i], losses = sgd_steps(start, data, drawn, near, Sgd(c.lr, c.momentum, c.weight_decay))
             assert_step(unpacked("model", result.upload), trained[i], before, f"upload of {i}")
             assert_step(result.client_state.model, own[i], start, f"v_{i}")
+            assert_equal(dict(result.others["shared"]), trained[i], f"shared model measured of {i}")
             assert result.model is not None and result.loss is not None
             assert_equal(result.model, own[i], f"model of {i}")
             assert_close(result.loss, sum(losses) / len(losses), f"loss of {i}")

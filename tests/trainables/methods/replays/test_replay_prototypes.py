@@ -132,6 +132,7 @@ def test_fedproto(weighting: str, norm: str, predict: str, toy: Path) -> None:
             counts = held_counts(proto.clients[i], CLASSES)
             sent = {j: int(counts[j]) for j in means[i]} if weighting == "samples" else {}
             assert {int(j): int(n) for j, n in unpacked("count", result.upload).items()} == sent
+            assert all(n.dtype == torch.int32 for n in unpacked("count", result.upload).values())
             if predict == "prototypes":
                 assert_predicts_by_prototypes(proto, played, i, own[i], means[i] | prototypes)
             else:
