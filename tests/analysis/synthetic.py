@@ -1,6 +1,6 @@
 """A run directory as a search would write it, made up in milliseconds: for tests and for looking at reports.
 
-python tests/analysis/synthetic.py FOLDER     writes FOLDER/grid, FOLDER/tpe, FOLDER/final and FOLDER/other
+python tests/analysis/synthetic.py FOLDER     writes FOLDER/grid and the other runs of `examples`
 """
 
 from __future__ import annotations
@@ -28,83 +28,46 @@ ALPHA = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LAMBDA = (0.1, 0.3, 0.5, 0.7, 0.9)
 START = datetime(2026, 11, 21, 9, 0)
 
-SEARCH: dict[str, dict[str, Any]] = {
-    "alpha": {
-        "key": "alpha",
-        "kind": "real",
-        "label": "α (alpha)",
-        "symbol": "α",
-        "doc": "Weight of the EMA generator's samples.",
-        "source": "Eq. 7",
-        "unit": "",
-        "low": 0.25,
-        "high": 1.5,
-        "log": False,
-        "step": None,
-        "options": [],
-        "grid": list(ALPHA),
-    },
-    "lambda": {
-        "key": "lambda",
-        "kind": "real",
-        "label": "λ (lambda)",
-        "symbol": "λ",
-        "doc": "Momentum of the moving average.",
-        "source": "Eq. 6",
-        "unit": "",
-        "low": 0.1,
-        "high": 0.9,
-        "log": False,
-        "step": None,
-        "options": [],
-        "grid": list(LAMBDA),
-    },
-    "lr": {
-        "key": "lr",
-        "kind": "real",
-        "label": "η (lr)",
-        "symbol": "η",
-        "doc": "Learning rate of local training.",
-        "source": "",
-        "unit": "",
-        "low": 1e-3,
-        "high": 1e-1,
-        "log": True,
-        "step": None,
-        "options": [],
-        "grid": None,
-    },
-    "merge_op": {
-        "key": "merge_op",
-        "kind": "choice",
-        "label": "merge_op",
-        "symbol": "",
-        "doc": "How noise and label are merged.",
-        "source": "Table 4",
-        "unit": "",
-        "low": None,
-        "high": None,
-        "log": False,
-        "step": None,
-        "options": ["mul", "add", "cat"],
-        "grid": None,
-    },
-}
-SEARCH["omega"] = SEARCH["lr"] | {
-    "key": "omega",
-    "label": "ω (omega)",
-    "symbol": "ω",
-    "doc": "Dirichlet concentration.",
-    "low": 0.1,
-    "high": 10.0,
-    "grid": [10.0, 1.0, 0.1],
-}
-SEARCH["dataset"] = SEARCH["merge_op"] | {
-    "key": "dataset",
-    "kind": "text",
-    "label": "dataset",
-    "doc": "Name of the data set.",
-    "options": ["digits", "svhn"],
+
+def item(key: str, kind: str = "real", symbol: str = "", **more: Any) -> dict[str, Any]:
+    """A searched parameter as the file of a space records it."""
+    known = {"key": key, "kind": kind, "label": f"{symbol} ({key})" if symbol else key, "symbol": symbol, "doc": ""}
+    known |= {"source": "", "unit": "", "low": None, "high": None, "log": False, "step": None}
+    return known | {"options": [], "grid": None} | more
+
+
+SEARCH = {
+    one["key"]: one
+    for one in (
+        item(
+            "alpha",
+            symbol="α",
+            doc="Weight of the EMA generator's samples.",
+            source="Eq. 7",
+            low=0.25,
+            high=1.5,
+            grid=list(ALPHA),
+        ),
+        item(
+            "lambda",
+            symbol="λ",
+            doc="Momentum of the moving average.",
+            source="Eq. 6",
+            low=0.1,
+            high=0.9,
+            grid=list(LAMBDA),
+        ),
+        item("lr", symbol="η", doc="Learning rate of local training.", low=1e-3, high=1e-1, log=True),
+        item(
+            "merge_op",
+            "choice",
+            doc="How noise and label are merged.",
+            source="Table 4",
+            options=["mul", "add", "cat"],
+        ),
+        item("omega", symbol="ω", doc="Dirichlet concentration.", low=0.1, high=10.0, log=True, grid=[10.0, 1.0, 0.1]),
+        item("dataset", "text", doc="Name of the data set.", source="Table 4", options=["digits", "svhn"]),
+    )
 }
 FIXED = {
     "dataset": "digits",
@@ -124,8 +87,8 @@ def many(count: int) -> tuple[str, ...]:
     """Keys of so many made-up parameters, every other one on a logarithmic scale."""
     for i in range(count):
         low, high = (1e-5, 1e-1) if i % 2 else (0.0, 20.0)
-        bounds = {"low": low, "high": high, "log": bool(i % 2)}
-        SEARCH[f"p{i:02}"] = SEARCH["lr"] | {"key": f"p{i:02}", "label": f"p{i:02}", "symbol": "", "doc": ""} | bounds
+        bounds: dict[str, Any] = {"low": low, "high": high, "log": bool(i % 2)}
+        SEARCH[f"p{i:02}"] = item(f"p{i:02}", **bounds)
     return tuple(f"p{i:02}" for i in range(count))
 
 
@@ -364,36 +327,18 @@ def _partition(seeds: list[int], clients: int = 10, classes: int = 10) -> dict[s
     return found | {"hash": {str(s): f"{s:016x}" for s in seeds}}
 
 
+def examples(folder: Path) -> Path:
+    """Writes grid (30 trials), tpe (24, all outcomes), wide (40, four parameters), other (8, FedAvg), final (3 seeds)
+    and pareto (two objectives)."""
+    plain: dict[str, Any] = {"failures": False, "published": None, "figures": ()}
+    write(folder / "grid", sampler="grid", rounds=3)
+    write(folder / "tpe", trials=24)
+    write(folder / "wide", trials=40, keys=("alpha", "lambda", "lr", "merge_op"), published=None, figures=())
+    write(folder / "other", trials=8, keys=("lr",), method="fedavg", shift=-0.08, **plain)
+    write(folder / "final", keys=(), seeds=(1000, 1001, 1002), kind="run", **plain)
+    write(folder / "pareto", trials=10, metric=("val_global_accuracy", "bytes_up"), failures=False)
+    return folder
+
+
 if __name__ == "__main__":
-    root = Path(sys.argv[1])
-    write(root / "grid", sampler="grid", rounds=3)
-    write(root / "tpe", trials=24)
-    write(
-        root / "wide",
-        trials=60,
-        keys=("alpha", "lambda", "lr", "merge_op"),
-        title="DFRD on FedRolex",
-        published=None,
-        figures=(),
-    )
-    write(
-        root / "other",
-        trials=8,
-        keys=("lr",),
-        method="fedavg",
-        title="FedAvg, learning rate",
-        shift=-0.08,
-        failures=False,
-        published=None,
-        figures=(),
-    )
-    write(
-        root / "final",
-        keys=(),
-        trials=1,
-        seeds=(1000, 1001, 1002),
-        kind="run",
-        failures=False,
-        published=None,
-        figures=(),
-    )
+    examples(Path(sys.argv[1]))
