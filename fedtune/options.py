@@ -55,7 +55,18 @@ class Setting(Asked):
         ),
     ] = "default"
     dataset: Annotated[
-        str | Path | None, Option(help="A data set's name, a folder of images, or an .npz file.", group="what")
+        str | Path | None,
+        Option(help="A data set's name, a folder of images, an .npz file, or a .csv or .parquet table.", group="what"),
+    ] = None
+    label: Annotated[
+        str | None, Option(help="Of a table: the column that holds the classes.", group="what", value="COLUMN")
+    ] = None
+    client: Annotated[
+        str | None,
+        Option(help="Of a table: the column that says whose row it is.", group="what", value="COLUMN"),
+    ] = None
+    resize: Annotated[
+        str | None, Option(help="Bring a folder's images to this size, such as 32 or 32x24.", group="what")
     ] = None
     data_dir: DataDir = None
     set: Annotated[
@@ -294,7 +305,8 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
     """What `fedtune auto` is asked for; None stands for the default."""
 
     dataset: Annotated[
-        str | Path | None, Option(help="A data set's name, a folder of images, or an .npz file.", group="what")
+        str | Path | None,
+        Option(help="A data set's name, a folder of images, an .npz file, or a .csv or .parquet table.", group="what"),
     ] = None
     _: KW_ONLY
     budget: Annotated[

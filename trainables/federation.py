@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real, text
 from trainables import models
-from trainables.data.partition import RECIPES
+from trainables.data.partition import NATURAL, RECIPES
 from trainables.models.precision import PRECISIONS, lower
 from trainables.params import take
 from trainables.rng import Rng
@@ -28,11 +28,13 @@ Module = TypeVar("Module", bound=nn.Module)
 class FederationConfig:
     """Data, clients, budgets and length of a simulated federation."""
 
-    dataset: str = text("digits", doc="A registered data set, a folder of images or an .npz file.", condition=True)
+    dataset: str = text(
+        "digits", doc="A registered data set, a folder of images, an .npz file, a table.", condition=True
+    )
     model: str = choice(
         "auto",
         ("auto", *models.names()),
-        doc="Client and global model; auto takes cnn_small below 28 pixels, else cnn.",
+        doc="Client and global model; auto takes mlp for vectors, cnn_small below 28 pixels, else cnn.",
         condition=True,
         files=True,
     )
@@ -57,7 +59,10 @@ class FederationConfig:
         condition=True,
     )
     partition: str = choice(
-        "dir_class", tuple(RECIPES), doc="How training samples are dealt to clients.", condition=True
+        "dir_class",
+        (*RECIPES, NATURAL),
+        doc="How training samples are dealt to clients; natural leaves them with the clients of the data.",
+        condition=True,
     )
     omega: float = real(
         0.1,
@@ -198,6 +203,10 @@ class Federation:
     precision: str = "fp32"
     #: Which statistics batch normalisation evaluates with, see `trainables.models.layers`.
     batch_norm: str = "batch"
+    #: What a sample is (`trainables.data.dataset`), and what the user's own values are: offset + scale · value.
+    kind: str = "images"
+    offset: float = 0.0
+    scale: float = 255.0
     _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -236,7 +245,7 @@ class Federation:
 
 @dataclass(frozen=True)
 class Images:
-    """All uint8 images of a data set, training before test, without a copy: on a CPU the node's shared memory maps."""
+    """All stored samples of a data set, training before test, without a copy: on a CPU the node's shared maps."""
 
     train: Tensor
     test: Tensor
@@ -261,7 +270,7 @@ class Images:
 
 @dataclass(frozen=True)
 class ClientData:
-    """One client's training samples: uint8 images shared with the whole node, normalised batch by batch."""
+    """One client's training samples: stored ones, shared with the whole node, normalised batch by batch."""
 
     client: int
     images: Images
@@ -301,7 +310,8 @@ def gather(clients: Sequence[ClientData], chosen: Tensor) -> tuple[Tensor, Tenso
 
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """uint8 `(B, ch, H, W)` to float `(x/255 - mean)/std`, channels last."""
+    """Stored samples `(B, ch, H, W)` to float `(x/255 - mean)/std` of uint8 and `(x - mean)/std` of float32, channels
+    last."""
     # First channel by channel in the images' own memory order, then one transposition: half the time of working on
     # interleaved channels.
     scaled = _scaled(images, mean, std)
@@ -309,5 +319,10 @@ def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 def _scaled(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """`(x/255 - mean)/std` in the images' own layout."""
-    return images.to(torch.float32).div_(255.0).sub_(mean[:, None, None]).div_(std[:, None, None])
+    """The same in the images' own layout."""
+    return unit(images).sub_(mean[:, None, None]).div_(std[:, None, None])
+
+
+def unit(stored: Tensor) -> Tensor:
+    """A copy of stored samples as float32: of uint8 a 255th."""
+    return stored.to(torch.float32, copy=True) if stored.is_floating_point() else stored.to(torch.float32).div_(255.0)

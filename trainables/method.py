@@ -180,6 +180,8 @@ class Method:
     #: Whether clients end with models of their own, where that depends on the configuration (see
     #: `has_personal_models`). None: the rest of this record tells.
     keeps_models: Callable[[Any], bool] | None = None
+    #: Whether the data must be images, as the method generates such; without it, vectors will do.
+    images: bool = False
     #: Whether the first `rounds` rounds of a run would be others if more rounds than these were planned, under a
     #: configuration: a schedule spans the planned rounds (`Federation.rounds`), or the last one is special. Such a run
     #: cannot be continued beyond its plan.

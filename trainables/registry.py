@@ -89,6 +89,33 @@ def named(given: object) -> str:
     return _method_of(own_code.named(path, "method")).name
 
 
+def kind_problems(chosen: Method, config: Any, federation: FederationConfig, kind: str) -> list[str]:
+    """Why data of that kind (`trainables.data.dataset`) cannot be trained on; empty where they can."""
+    if kind == "images":
+        return []
+    where = federation.dataset
+    options = declared(chosen.name)["model"].options
+    if chosen.images or "mlp" not in options:
+        why = "whose models are made for images" if not chosen.images else "which generates images"
+        return [f"{where} holds vectors, and {chosen.name}, {why}, needs images. Choose another method."]
+    problems = []
+    for name in dict.fromkeys(chosen.architectures(config, federation)):
+        if name not in ("auto", "mlp") and not models.is_own(name):
+            key = "model" if name == federation.model else "nu"
+            got, must = (name, "auto, mlp or one of your own") if key == "model" else (config.nu, "0")
+            problems.append(
+                sentence(
+                    key,
+                    f"{must} for vectors, as those of {where}",
+                    got,
+                    fix=f"Use --set {key}={must.partition(',')[0]}.",
+                )
+            )
+    if federation.attack_images:
+        problems.append(sentence("attack_images", f"0 for vectors, as those of {where}", federation.attack_images))
+    return problems
+
+
 def own_file(name: str) -> dict[str, str] | None:
     """Of a method from a user's own file: its name, the file's, and the hash of the content that was run. None of a
     method that belongs to the package."""

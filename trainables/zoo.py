@@ -2,7 +2,7 @@
 
     from trainables.zoo import load_model
     model, card = load_model("runs/best/trials/0000/model-1000000000.safetensors")
-    logits = model((images / 255 - card.mean) / card.std)      # images: (B, channels, height, width), 0..255
+    logits = model(card.normalise(images))      # images: (B, channels, height, width), 0..255; vectors: (B, d)
 
 A card's `batch_norm` says how a model normalises. `batch`: by the statistics of the batch it is given, so images are
 best given in batches of a hundred or more that mix the classes. `running`: by statistics that are in the file beside
@@ -61,6 +61,17 @@ class Card:
     details: Mapping[str, Any] = field(default_factory=dict)
     #: Statistics that batch normalisation evaluates with: `batch` or `running`.
     batch_norm: str = "batch"
+    #: What a sample is: `images` or `vectors`.
+    kind: str = "images"
+    #: What is taken off the user's own values, and what they are then divided by, before `means` and `stds` hold.
+    offset: float = 0.0
+    scale: float = 255.0
+
+    def normalise(self, samples: Tensor) -> Tensor:
+        """Samples as the data set has them, images `(B, ch, H, W)` or vectors `(B, d)`, as the model is fed them."""
+        x = samples.to(torch.float32)
+        x = x[:, :, None, None] if x.dim() == 2 else x
+        return ((x - self.offset) / self.scale - self.mean) / self.std
 
     @property
     def mean(self) -> Tensor:
@@ -80,13 +91,15 @@ class Card:
         """The content of the card's file."""
         own = {"model": self.model, "shape": self.shape, "classes": self.classes, "mean": self.means, "std": self.stds}
         own |= {"batch_norm": self.batch_norm}
+        usual = {"kind": "images", "offset": 0.0, "scale": 255.0}
+        own |= {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         return {"version": VERSION, **own, **self.details}
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Card:
         """The card of a file's content. Raises `KeyError` or `TypeError` where something is missing or of another
         kind."""
-        own = ("version", "model", "shape", "classes", "mean", "std", "batch_norm", WEIGHTS)
+        own = ("version", "model", "shape", "classes", "mean", "std", "batch_norm", "kind", "offset", "scale", WEIGHTS)
         channels, height, width = content["shape"]
         return Card(
             content["model"],
@@ -96,6 +109,9 @@ class Card:
             tuple(content["std"]),
             {name: value for name, value in content.items() if name not in own},
             content["batch_norm"],
+            str(content.get("kind", "images")),
+            float(content.get("offset", 0.0)),
+            float(content.get("scale", 255.0)),
         )
 
 
@@ -186,7 +202,8 @@ def card_of_client(method: Method, fed: Federation, network: nn.Module, details:
     inner = next((part for part in network.modules() if isinstance(part, Model)), fed.network())
     kind = "model" if isinstance(network, Model) else "around"
     own = {"method": method.name, "network": kind, "rate": inner.rate}
-    return Card(inner.name, fed.shape, fed.classes, fed.mean, fed.std, {**details, **own}, fed.batch_norm)
+    of_data = fed.kind, fed.offset, fed.scale
+    return Card(inner.name, fed.shape, fed.classes, fed.mean, fed.std, {**details, **own}, fed.batch_norm, *of_data)
 
 
 def load_client_model(path: str | Path, client: int) -> tuple[nn.Module, Card]:

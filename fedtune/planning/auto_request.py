@@ -15,13 +15,14 @@ from fedtune.options import AutoRequest, SearchRequest
 from fedtune.planning import checks
 from fedtune.planning.preflight import preflight
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import settled
+from fedtune.planning.settings import data_of, settled
 from search_spaces import presets
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical, parameters
 from search_spaces.requirements import Requirement, asked
 from search_spaces.space import Space
+from trainables.data import own
 
 if TYPE_CHECKING:
     from trainables.method import Method
@@ -135,10 +136,13 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
             problems.append(unknown("space", request.space, spaces, "--space"))
         return {}
     shared: dict[str, Any] = dict(defaults(FederationConfig))
-    named: tuple[tuple[str, object], ...] = (("dataset", request.dataset), ("rounds", request.rounds))
-    asked = [(name, value) for name, value in named if value is not None]
+    given = pairs(request, problems)
+    of_data = {canonical(name): str(value) for name, value in given if canonical(name) in own.OPTIONS}
+    asked: list[tuple[str, object]] = [*data_of(request, of_data, problems).items()]
+    asked += [] if request.rounds is None else [("rounds", request.rounds)]
+    asked += [(name, value) for name, value in given if canonical(name) not in of_data]
     found = {method: _of_space(request.space, method, shared) or dict(shared) for method in methods}
-    for name, value in [*asked, *pairs(request, problems)]:
+    for name, value in asked:
         method, dot, key = name.partition(".")
         method, key = (method, canonical(key)) if dot else ("", canonical(name))
         takers = [one for one in methods if (one == method or not dot) and key in registry.declared(one)]

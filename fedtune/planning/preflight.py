@@ -92,6 +92,8 @@ def _no_images(built: Simulation) -> list[str]:
     from search_spaces.kept_images import is_plane
     from trainables import registry
 
+    if built.fed.kind != "images":
+        return [sentence("--keep-images", "left out for vectors, which are no images", built.settings.dataset)]
     if built.method.painters is not None or is_plane(built.fed.shape):
         return []
     able = [name for name in registry.methods() if registry.method(name).painters is not None]

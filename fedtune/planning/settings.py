@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedtune.options import RunRequest, SearchRequest
+from fedtune.options import AutoRequest, RunRequest, SearchRequest
 from search_spaces import presets
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.files import given
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
+from trainables import data
+from trainables.data import own
+from trainables.data.partition import NATURAL
 
 
 @dataclass(frozen=True)
@@ -119,8 +122,9 @@ def _shown(space: Space, file: str) -> Iterable[str]:
 def _assigned(
     request: SearchRequest | RunRequest, declared: Mapping[str, Parameter], problems: list[str]
 ) -> dict[str, Value]:
-    """--dataset, --rounds and --set, converted."""
+    """--dataset with --label, --client and --resize, --rounds and --set, converted."""
     asked: list[tuple[str, object, str]] = []
+    of_data = {name: value for name in own.OPTIONS if (value := getattr(request, name)) is not None}
     if request.dataset is not None:
         asked.append(("dataset", request.dataset, "--dataset"))
     if request.rounds is not None:
@@ -135,6 +139,9 @@ def _assigned(
     found: dict[str, Value] = {}
     for name, wanted, where in asked:
         key = canonical(name)
+        if key in own.OPTIONS and key not in declared:
+            of_data[key] = str(wanted)
+            continue
         if not name:
             problems.append(sentence("--set", "name=value", wanted))
             continue
@@ -145,7 +152,39 @@ def _assigned(
             found[key] = declared[key].convert(_whole(key, wanted), where)
         except UserError as error:
             problems.extend(error.problems)
+    _refer(found, of_data, request.data_dir, problems)
     return found
+
+
+def data_of(request: AutoRequest, said: Mapping[str, str], problems: list[str]) -> dict[str, Value]:
+    """The data set that is asked for, with what is `said` of it by --set or by options, and with its clients where they
+    exist already."""
+    found: dict[str, Value] = {} if request.dataset is None else {"dataset": _dataset(str(request.dataset))}
+    of_options = {name: value for name in own.OPTIONS if (value := getattr(request, name)) is not None}
+    _refer(found, {**of_options, **said}, request.data_dir, problems)
+    return found
+
+
+def _refer(found: dict[str, Value], of_data: Mapping[str, str], data_dir: str | None, problems: list[str]) -> None:
+    """Puts what is said of a data set of the user's own beside its path, and its clients, where they exist already, in
+    place of drawn ones."""
+    if of_data and "dataset" not in found:
+        option = next(iter(of_data))
+        problems.append(f"--{option} is said of a data set of your own. Give --dataset FILE beside it.")
+    if of_data and found.get("dataset") in data.names():
+        option, name = next(iter(of_data)), found["dataset"]
+        problems.append(f"--{option} is said of a data set of your own, and {name} is known by name. Leave it out.")
+    if "dataset" not in found or problems:
+        return
+    try:
+        reference = dataclasses.replace(own.Reference.read(str(found["dataset"])), **of_data)
+        found["dataset"] = str(reference)
+        if reference.client is not None:
+            found.setdefault("partition", NATURAL)
+            if found["partition"] == NATURAL:
+                found.setdefault("clients", len(data.load(str(reference), data_dir).owners))
+    except UserError as error:
+        problems.extend(error.problems)
 
 
 def _whole(key: str, wanted: object) -> object:
@@ -169,6 +208,11 @@ def _stranger(name: str, key: str, declared: Mapping[str, Parameter]) -> str:
 
 def _dataset(name: str) -> str:
     """A path is kept whole, so that the run can be resumed from anywhere."""
-    return (
-        str(given(name, "--dataset").resolve()) if "/" in name or name.endswith(".npz") or Path(name).is_dir() else name
-    )
+    try:
+        reference = own.Reference.read(name)
+    except UserError:
+        return name  # told where the data set is loaded
+    path = reference.path
+    if "/" in path or path.endswith(own.SUFFIXES) or Path(path).is_dir():
+        return str(dataclasses.replace(reference, path=str(given(path, "--dataset").resolve())))
+    return name

@@ -340,7 +340,7 @@ def test_data_that_are_gone_or_changed_interrupt_and_are_not_scored(
     assert not (tmp_path / "other" / "rounds.jsonl").exists()
     data.unlink()
     ending, _ = run(Trial({"job": made("same", Environment(content))}))
-    assert ending.stop_reason == "interrupted" and "existing folder of images or .npz file" in str(ending.error)
+    assert ending.stop_reason == "interrupted" and "must be there, a folder of images" in str(ending.error)
 
 
 def test_a_machine_with_other_libraries_interrupts_and_is_not_scored(tmp_path: Path) -> None:

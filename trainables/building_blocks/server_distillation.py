@@ -234,8 +234,9 @@ def generator_module(config: ServerDistillation, fed: Federation, role: str) -> 
 
 
 def to_models(config: ServerDistillation, fed: Federation, images: Tensor) -> Tensor:
-    """Generated images in [-1, 1] as models see them: as they are, or mapped to the data set's normalisation."""
-    if not config.renormalise_synthetic:
+    """Generated images in [-1, 1] as models see them: as they are, or mapped to the data set's normalisation. Of data
+    that are taken as they are (`Federation.offset`) always mapped, to the range of the data."""
+    if not config.renormalise_synthetic and fed.offset == 0:
         return images
     mean, std = (torch.tensor(v, device=images.device)[:, None, None] for v in (fed.mean, fed.std))
     return ((images + 1) / 2 - mean) / std

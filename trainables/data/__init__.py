@@ -3,6 +3,7 @@
     data = load("digits")                        # embedded, no download
     data = load("cifar10", data_dir="/data")     # downloaded on first use, or read from there
     data = load("mydata.npz"); load("photos/")   # the user's own
+    data = load("people.csv?label=y&client=hospital")
 
 Nothing here imports torch, torchvision or scikit-learn before it is needed: a data set that has been prepared is four
 memory maps and a small file.
@@ -21,9 +22,10 @@ from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import given
 from trainables.data import cache, fetch, own, readers
 from trainables.data.dataset import Dataset, Raw, Shape
+from trainables.data.own import Reference
 from trainables.data.source import Source
 
-__all__ = ["Dataset", "Shape", "Source", "describe", "is_ready", "load", "names"]
+__all__ = ["Dataset", "Reference", "Shape", "Source", "describe", "is_ready", "load", "names"]
 
 
 @memoise
@@ -71,7 +73,7 @@ def taken(source: Source) -> tuple[bool, Path | None]:
 
 
 def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
-    """The data set of that registered name, or the user's own folder of images or .npz file (see `own`).
+    """The data set of that registered name, or the user's own folder of images, .npz file or table (see `own`).
 
     data_dir: a folder with the data set's files, in torchvision's layout or without its folders, packed or unpacked;
     what is missing is downloaded into it. Without it they are looked for in `places`. A name wins over a file of the
@@ -81,20 +83,15 @@ def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
     cached."""
     if name_or_path in _sources():
         return _registered(_sources()[name_or_path], data_dir)
-    path = given(name_or_path)
-    if path.is_dir() or (path.suffix == ".npz" and path.exists()):
-        return own.load(path)
+    asked = own.Reference.read(name_or_path)
+    path = given(asked.path)
+    if path.is_dir() or (path.suffix in own.SUFFIXES and path.exists()):
+        return own.load(asked, path)
     if path.exists():
-        raise UserError(sentence("A data set of your own", "a folder of images or an .npz file", str(path)))
-    if os.sep in name_or_path or "/" in name_or_path or path.suffix == ".npz":
-        raise UserError(
-            sentence(
-                "A data set of your own", "an existing folder of images or .npz file", str(path), fix="Check the path."
-            )
-        )
-    raise UserError(
-        unknown("data set", name_or_path, names()) + " Your own data is a folder of images or an .npz file."
-    )
+        raise UserError(sentence("A data set of your own", own.WHAT, str(path)))
+    if os.sep in asked.path or "/" in asked.path or path.suffix in own.SUFFIXES:
+        raise UserError(sentence("A data set of your own", f"there, {own.WHAT}", str(path), fix="Check the path."))
+    raise UserError(unknown("data set", name_or_path, names()) + f" Your own data is {own.WHAT}.")
 
 
 def _key(source: Source, files: str = "") -> str:

@@ -1,7 +1,8 @@
-"""The cache of prepared data sets: uint8 memory maps, written once per content and shared by all trials of a machine.
+"""The cache of prepared data sets: memory maps, written once per content and shared by all trials of a machine.
 
     $FEDTUNE_CACHE (default ~/.cache/fedtune)/
         prepared/<key>/   train_x.npy  train_y.npy  test_x.npy  test_y.npy  meta.json
+                          train_owner.npy  test_owner.npy    where clients exist already
         prepared/<key>.lock
         files/<signature>        hash of source files, so that they are hashed once and not at every start
         downloads/               archives as they were downloaded
@@ -131,7 +132,10 @@ def _open(folder: Path, name: str, title: str) -> Dataset:
     try:
         meta: dict[str, Any] = json.loads((folder / "meta.json").read_text())
         arrays = [np.load(folder / f"{a}.npy", mmap_mode="c", allow_pickle=False) for a in _ARRAYS]
-        for array, expected in zip(arrays, meta["lengths"], strict=True):
+        owned = [f"{part}_owner" for part in ("train", "test")] if meta.get("owners") else []
+        whose = [np.load(folder / f"{a}.npy", mmap_mode="c", allow_pickle=False) for a in owned]
+        lengths = [*meta["lengths"], *(meta["lengths"][1::2] if owned else [])]
+        for array, expected in zip([*arrays, *whose], lengths, strict=True):
             if len(array) != expected:
                 raise ValueError(f"{len(array)} of {expected} entries")
     except (OSError, ValueError, KeyError) as error:
@@ -154,6 +158,11 @@ def _open(folder: Path, name: str, title: str) -> Dataset:
         test_x,
         test_y,
         meta["hash"],
+        meta.get("kind", "images"),
+        meta.get("offset", 0.0),
+        meta.get("scale", 255.0),
+        tuple(meta.get("owners", ())),
+        *(whose or (None, None)),
     )
 
 
@@ -163,54 +172,80 @@ def _write(raw: Raw, out: Path) -> None:
     moments = np.zeros((3, raw.shape[0]))
     order = np.random.default_rng(0).permutation(len(raw.test.labels))
 
-    def train_seen(x: NDArray[np.uint8]) -> None:
+    def train_seen(x: NDArray[Any]) -> None:
         digest.update(x.tobytes())
-        _accumulate(moments, x)
+        if raw.mean is None:
+            _accumulate(moments, x)
 
-    _write_images(out / "train_x.npy", raw.train, raw.shape, train_seen)
+    stored = np.dtype(raw.dtype)
+    _write_images(out / "train_x.npy", raw.train, raw.shape, stored, train_seen)
     _write_labels(out / "train_y.npy", raw.train.labels)
-    _write_images(out / "unshuffled.npy", raw.test, raw.shape, lambda x: None)
+    _write_images(out / "unshuffled.npy", raw.test, raw.shape, stored, lambda x: None)
     unshuffled = np.load(out / "unshuffled.npy", mmap_mode="r", allow_pickle=False)
     blocks = (unshuffled[order[i : i + 4096]] for i in range(0, len(order), 4096))
-    _write_images(out / "test_x.npy", Split(blocks, raw.test.labels), raw.shape, lambda x: digest.update(x.tobytes()))
+    shuffled = Split(blocks, raw.test.labels)
+    _write_images(out / "test_x.npy", shuffled, raw.shape, stored, lambda x: digest.update(x.tobytes()))
     _write_labels(out / "test_y.npy", raw.test.labels[order])
     del unshuffled
     (out / "unshuffled.npy").unlink()
 
-    count, total, squares = moments
-    mean = raw.mean or tuple((total / count / 255).tolist())
-    # A channel that never changes has no scale of its own; 1 keeps it finite.
-    std = raw.std or tuple(
-        float(s) or 1.0 for s in np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0)) / 255
-    )
-    meta = {
+    mean, std = _normalisation(raw, moments)
+    meta: dict[str, Any] = {
         "class_names": raw.class_names,
         "shape": raw.shape,
         "mean": mean,
         "std": std,
         "lengths": [len(y) for split in (raw.train, raw.test) for y in (split.labels, split.labels)],
     }
+    other: dict[str, object] = {"kind": raw.kind, "offset": raw.offset, "scale": raw.scale, "owners": list(raw.owners)}
+    usual: dict[str, object] = {"kind": "images", "offset": 0.0, "scale": 255.0, "owners": []}
+    meta |= {name: value for name, value in other.items() if value != usual[name]}
+    if raw.train.owner is not None and raw.test.owner is not None:
+        for name, owner in (("train_owner", raw.train.owner), ("test_owner", raw.test.owner[order])):
+            _write_labels(out / f"{name}.npy", owner)
+            digest.update(owner.tobytes())
     for value in (raw.train.labels.tobytes(), raw.test.labels[order].tobytes(), json.dumps(meta).encode()):
         digest.update(value)
     with writable():
         (out / "meta.json").write_text(json.dumps(meta | {"hash": digest.hexdigest(), "origin": raw.origin}, indent=1))
 
 
-def _accumulate(moments: NDArray[np.float64], x: NDArray[np.uint8]) -> None:
-    """Adds count, sum and sum of squares per channel; exact, since each block's sums are integers."""
+def _normalisation(raw: Raw, moments: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation by channel, as the reader gives them, or from the sums over the training images."""
+    if raw.mean is not None and raw.std is not None:
+        return raw.mean, raw.std
+    count, total, squares = moments
+    one = 255 if raw.dtype == "uint8" else 1
+    mean = raw.mean or tuple((total / count / one).tolist())
+    # A channel that never changes has no scale of its own; 1 keeps it finite.
+    std = raw.std or tuple(
+        float(s) or 1.0 for s in np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0)) / one
+    )
+    return mean, std
+
+
+def _accumulate(moments: NDArray[np.float64], x: NDArray[Any]) -> None:
+    """Adds count, sum and sum of squares per channel; of bytes exact, since each block's sums are integers."""
     flat = x.transpose(1, 0, 2, 3).reshape(x.shape[1], -1)
+    if x.dtype != np.uint8:
+        moments += [(flat.astype(np.float64) ** power).sum(axis=1) for power in range(3)]
+        return
     histograms = np.stack([np.bincount(channel, minlength=256) for channel in flat])
     moments += [histograms @ np.arange(256) ** power for power in range(3)]
 
 
 def _write_images(
-    path: Path, split: Split, shape: tuple[int, int, int], seen: Callable[[NDArray[np.uint8]], None]
+    path: Path,
+    split: Split,
+    shape: tuple[int, int, int],
+    stored: np.dtype[Any],
+    seen: Callable[[NDArray[Any]], None],
 ) -> None:
     total = 0
     with writable(), path.open("wb") as stream:
-        _header(stream, np.dtype(np.uint8), (len(split.labels), *shape))
+        _header(stream, stored, (len(split.labels), *shape))
         for chunk in split.chunks:
-            block = np.ascontiguousarray(chunk, dtype=np.uint8)
+            block = np.ascontiguousarray(chunk, dtype=stored)
             if block.shape[1:] != shape:
                 raise AssertionError(f"a chunk of images {block.shape[1:]} in a data set of {shape}")
             seen(block)

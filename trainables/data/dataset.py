@@ -1,10 +1,15 @@
-"""A labelled image data set as trials see it: uint8 arrays mapped from the cache, and how to normalise a batch."""
+"""A labelled data set as trials see it: arrays mapped from the cache, and how to normalise a batch.
+
+Samples are images, or vectors, which are images of one pixel with a channel for each number. An image of bytes is
+stored as uint8, as which 255 stands for 1. Everything else is float32: images in [0, 1], as what they were less
+`offset` and divided by `scale`; vectors as they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +18,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Shape = tuple[int, int, int]
-Images = NDArray[np.uint8]
+Kind = Literal["images", "vectors"]
+Images = NDArray[Any]
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images are uint8 `(n, channels, height, width)`, labels int64 `(n,)` in 0 … classes − 1.
+    """Samples are uint8 or float32 `(n, channels, height, width)`, labels int64 `(n,)` in 0 … classes − 1.
 
     The arrays are memory maps shared by all processes of a machine; they are private to a process where it writes
     (copy on write), so nothing can change the cache. The test set is in a fixed shuffled order, because models that use
@@ -38,29 +44,41 @@ class Dataset:
     test_x: Images
     test_y: Labels
     hash: str
+    kind: Kind = "images"
+    #: A sample as the user has it is `offset + scale · stored`, where what is stored as uint8 counts as in [0, 1].
+    offset: float = 0.0
+    scale: float = 255.0
+    #: Whose samples these are, where clients exist already: names, and of every training and test sample the place of
+    #: its client among them.
+    owners: tuple[str, ...] = ()
+    train_owner: Labels | None = None
+    test_owner: Labels | None = None
     _scale: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def batch(self, x: Tensor) -> Tensor:
-        """uint8 images `(B, ch, H, W)`, on any device, to float32 `(x/255 − mean)/std` of the same shape."""
+        """Stored samples `(B, ch, H, W)`, on any device, to float32 `(x/255 − mean)/std` of the same shape; without
+        the division where they are stored as float32."""
         import torch
 
+        one = 255 if x.dtype == torch.uint8 else 1
         key = str(x.device)
         if key not in self._scale:
             mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
-            self._scale[key] = ((255 * mean).float().to(x.device), (255 * std).float().to(x.device))
+            self._scale[key] = ((one * mean).float().to(x.device), (one * std).float().to(x.device))
         shift, scale = self._scale[key]
         return x.to(torch.float32).sub_(shift).div_(scale)
 
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set on its way into the cache: `chunks` yields uint8 arrays `(k, ch, H, W)`, `len(labels)` in
-    all.
+    """One part of a data set on its way into the cache: `chunks` yields arrays `(k, ch, H, W)`, `len(labels)` in all.
+    `owner` `(n,)`: the client of each sample, where clients exist already.
 
     Reading a chunk may raise `UserError` and nothing else."""
 
     chunks: Iterator[Images]
     labels: Labels
+    owner: Labels | None = None
 
 
 @dataclass(frozen=True)
@@ -75,14 +93,28 @@ class Raw:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     origin: str = ""
+    kind: Kind = "images"
+    dtype: Literal["uint8", "float32"] = "uint8"
+    #: See `Dataset`.
+    offset: float = 0.0
+    scale: float = 255.0
+    owners: tuple[str, ...] = ()
 
 
-def from_arrays(x: Images, y: NDArray[np.integer]) -> Split:
+def standardised(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation by channel of samples `(n, ch, …)`; 1 for a channel that never changes."""
+    flat = np.moveaxis(x, 1, 0).reshape(x.shape[1], -1).astype(np.float64)
+    mean = flat.mean(axis=1)
+    std = np.sqrt(((flat - mean[:, None]) ** 2).mean(axis=1))
+    return tuple(mean.tolist()), tuple(float(s) or 1.0 for s in std)
+
+
+def from_arrays(x: Images, y: NDArray[np.integer], owner: Labels | None = None) -> Split:
     """A `Split` of images `(n, ch, H, W)` and labels `(n,)` that are in memory. Raises `ValueError` where their numbers
     differ."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} images and {len(y)} labels")
-    return Split(iter([x]) if len(x) else iter(()), np.asarray(y, dtype=np.int64))
+    return Split(iter([x]) if len(x) else iter(()), np.asarray(y, dtype=np.int64), owner)
 
 
 def stratified(

@@ -1,14 +1,23 @@
-"""The user's own data: a folder of images or an .npz file.
+"""The user's own data: a folder of images, an .npz file or a table (`table`).
+
+What is to be known of it beside its path follows the path, as `people.csv?label=y&client=hospital`; `--label`,
+`--client` and `--resize` write it there.
 
 Folder (ImageFolder's layout): one sub-folder per class, named like the class, either directly or below `train/` and
-`test/`. All images have the same size. If all are grey the data set has one channel, otherwise three (transparency is
-dropped, grey becomes RGB).
+`test/`. All images have the same size, or get that of `resize` (8, or height×width as 8x6). If all are grey the data
+set has one channel, otherwise three (transparency is dropped, grey becomes RGB). Grey images of 16 bits are in [0, 1]
+by the range of their format.
 
-.npz file: arrays `x` and `y`, or `x_train`, `y_train`, `x_test` and `y_test`.
+.npz file: arrays `x` and `y`, or `x_train`, `y_train`, `x_test` and `y_test`; `label` is another name in place of y,
+and `client` that of an array that says whose sample each is.
     x   (n, H, W), (n, H, W, C) or (n, C, H, W) with C = 1 or 3; where both ends could be channels the last one is.
         uint8, or whole numbers in 0 … 255: taken as they are. bool: 0 and 255. Floats: in [0, 1], times 255, or, where
-        one is above 1, in [0, 255]; rounded. The training part decides for both.
-    y   (n,) or (n, 1), whole numbers; the sorted distinct labels of the training part become 0 … C − 1.
+        one is above 1, in [0, 255]; rounded. uint16 above 255: in [0, 1] by their format's range. Floats that leave
+        [0, 255], as images that are standardised already: taken as they are, and not normalised again; what
+        generators of images make is in the range of the training part. The training part decides for both.
+    x   (n, d), vectors: taken as they are, and standardised by feature.
+    y   (n,) or (n, 1), whole numbers, words, or true and false; the sorted distinct labels of the training part become
+        0 … C − 1.
 
 Without a test part, 20 % of every class is set aside, always the same. Mean and standard deviation per channel are
 those of the training part.
@@ -18,33 +27,91 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces.errors import Shown, UserError, sentence
-from trainables.data import cache, pictures
-from trainables.data.dataset import Dataset, Images, Labels, Raw, Split, from_arrays, stratified
+from search_spaces.files import given as path_of
+from trainables.data import cache, pictures, table
+from trainables.data.dataset import Dataset, Images, Labels, Raw, Split, from_arrays, standardised, stratified
 
 #: An archive may be so many times as large unpacked; beyond `SMALL` bytes more is a bomb and no images.
 UNPACKED, SMALL = 100, 64 << 20
 #: The largest label: up to here every whole number is a float.
 MOST_LABEL = 2**53
+#: The longest side that images are resized to.
+MOST_SIDE = 4096
 #: Raised when the rules above change, so that older caches are not used.
 _VERSION = 1
-_WHOLE, _PARTS = ("x", "y"), ("x_train", "y_train", "x_test", "y_test")
 
 
-def load(path: Path) -> Dataset:
-    """The data set in that existing folder or .npz file. Raises `UserError` with one sentence where it cannot be
-    used."""
-    if path.is_dir():
-        return _load_folder(path)
-    return cache.prepare(
-        cache.key("npz", _VERSION, _content([path])), path.name, path.name, lambda work: read_npz(path)
-    )
+#: Files that may be a data set.
+SUFFIXES = (".npz", *table.SUFFIXES)
+WHAT = "a folder of images, an .npz file or a table (.csv, .parquet)"
+OPTIONS = ("label", "client", "resize")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A data set of a user's own: where it is, and what is to be known of it."""
+
+    path: str
+    label: str | None = None
+    client: str | None = None
+    resize: str | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Reference:
+        """What `str` wrote. Raises `UserError` where something else follows the path."""
+        path, mark, rest = text.partition("?")
+        if not mark or path_of(text).exists():
+            return cls(text)
+        said = parse_qsl(rest, keep_blank_values=True)
+        strangers = [name for name, value in said if name not in OPTIONS or not value]
+        if strangers or not said:
+            must = "followed by label=COLUMN, client=COLUMN or resize=SIZE after the question mark, with & between"
+            raise UserError(sentence("A data set of your own", must, rest, path))
+        return cls(path, **dict(said))
+
+    def __str__(self) -> str:
+        said = {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
+        return self.path + (f"?{urlencode(said)}" if said else "")
+
+    def size(self) -> tuple[int, int] | None:
+        """`resize` as height and width. Raises `UserError` where it is no size."""
+        if self.resize is None:
+            return None
+        sides = self.resize.lower().replace("×", "x").split("x")
+        if len(sides) > 2 or not all(side.isdecimal() and 0 < int(side) <= MOST_SIDE for side in sides):
+            must = f"a size such as 32, or height x width as 32x24, of at most {MOST_SIDE}"
+            raise UserError(sentence("--resize", must, self.resize))
+        return int(sides[0]), int(sides[-1])
+
+
+def load(asked: Reference, path: Path) -> Dataset:
+    """The data set in that existing folder or file. Raises `UserError` with one sentence where it cannot be used."""
+    is_folder = path.is_dir()
+    for option, given, useful in (
+        ("--label", asked.label, not is_folder),
+        ("--client", asked.client, not is_folder),
+        ("--resize", asked.resize, is_folder),
+    ):
+        if given is not None and not useful:
+            what = "a folder of images" if is_folder else f"a {path.suffix} file"
+            raise UserError(sentence(option, f"left out for {what}", given, str(path)))
+    name = path.name + str(asked).removeprefix(asked.path)
+    if is_folder:
+        return _load_folder(path, asked.size(), name)
+    options = [asked.label, asked.client] if asked != Reference(asked.path) else []
+    key = cache.key(path.suffix.removeprefix("."), _VERSION, *options, _content([path]))
+    if path.suffix in table.SUFFIXES:
+        return cache.prepare(key, name, name, lambda work: table.read(path, asked.label, asked.client))
+    return cache.prepare(key, name, name, lambda work: read_npz(path, asked.label, asked.client))
 
 
 def _content(files: list[Path]) -> str:
@@ -58,7 +125,7 @@ def _content(files: list[Path]) -> str:
     return cache.content(files)
 
 
-def _load_folder(root: Path) -> Dataset:
+def _load_folder(root: Path, size: tuple[int, int] | None, title: str) -> Dataset:
     parts = [root / "train", root / "test"] if (root / "train").is_dir() and (root / "test").is_dir() else [root]
     listed = [pictures.class_folders(part) for part in parts]
     for part, classes in zip(parts, listed, strict=True):
@@ -88,13 +155,12 @@ def _load_folder(root: Path) -> Dataset:
     # The folders' names are the labels, and it matters which part is for training. So both are in the key, with the
     # content.
     names = [[(name, len(group)) for name, group in classes.items()] for classes in listed]
-    name = root.resolve().name
-    return cache.prepare(
-        cache.key("folder", _VERSION, names, _content(files)), name, name, lambda work: _read_folder(listed)
-    )
+    name = root.resolve().name + title.removeprefix(root.name)
+    key = cache.key("folder", _VERSION, names, *([size] if size else []), _content(files))
+    return cache.prepare(key, name, name, lambda work: _read_folder(listed, size))
 
 
-def _read_folder(listed: list[dict[str, list[Path]]]) -> Raw:
+def _read_folder(listed: list[dict[str, list[Path]]], resize: tuple[int, int] | None) -> Raw:
     names = list(listed[0])
     files = [[file for group in classes.values() for file in group] for classes in listed]
     labels = [
@@ -103,57 +169,106 @@ def _read_folder(listed: list[dict[str, list[Path]]]) -> Raw:
     ]
     looks = {file: pictures.look(file) for part in files for file in part}
     first = files[0][0]
-    size = looks[first][0]
-    for file, (other, _) in looks.items():
-        if other != size:
+    size = resize or looks[first].size
+    for file, look in looks.items():
+        if look.size != size and resize is None:
             must = f"of one size, {size[1]}×{size[0]} like {first.name}"
-            raise UserError(sentence("Images", must, Shown(f"{other[1]}×{other[0]}"), str(file), "Resize them."))
-    grey = all(is_grey for _, is_grey in looks.values())
+            fix = "Give --resize 32, or another size, to bring all to one."
+            raise UserError(sentence("Images", must, Shown(f"{look.size[1]}×{look.size[0]}"), str(file), fix))
+    grey, deep = all(look.is_grey for look in looks.values()), any(look.is_deep for look in looks.values())
+    if deep and not grey:
+        file = next(file for file, look in looks.items() if not look.is_grey)
+        must = "all grey where some have 16 bits per channel"
+        raise UserError(sentence("Images", must, Shown("colour"), str(file), "Convert it."))
     if len(listed) == 1:
         train, test = _set_aside(labels[0], str(first.parent.parent))
         files = [[files[0][i] for i in part] for part in (train, test)]
         labels = [labels[0][train], labels[0][test]]
-    splits = [Split(pictures.decode_all(f, grey, size, "Images"), y) for f, y in zip(files, labels, strict=True)]
-    return Raw(splits[0], splits[1], tuple(names), (1 if grey else 3, *size))
+    parts = [
+        Split(pictures.decode_all(f, grey, size, "Images", deep=deep), y) for f, y in zip(files, labels, strict=True)
+    ]
+    shape = (1 if grey else 3, *size)
+    if deep:
+        return Raw(parts[0], parts[1], tuple(names), shape, dtype="float32", scale=pictures.DEEP)
+    return Raw(parts[0], parts[1], tuple(names), shape)
 
 
-def read_npz(path: Path) -> Raw:
+def read_npz(path: Path, label: str | None = None, client: str | None = None) -> Raw:
     """The data set in an .npz file; see the module's text for what is accepted."""
     where = str(path)
-    chosen, arrays = _arrays(path)
-    images, labels = arrays[0::2], arrays[1::2]
-    for key_x, key_y, x, y in zip(chosen[0::2], chosen[1::2], images, labels, strict=True):
-        if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
-            raise UserError(
-                sentence(f"{key_x} and {key_y}", "of the same length", Shown(f"shapes {x.shape} and {y.shape}"), where)
-            )
-        if len(x) == 0:
-            raise UserError(sentence(key_x, "at least one image", Shown("none"), where))
-    y = [_whole(value, key, where) for value, key in zip(labels, chosen[1::2], strict=True)]
-    values = np.unique(y[0])
-    _at_least_two(values.tolist(), where)
-    unknown = np.setdiff1d(y[-1], values)
-    if len(unknown):
-        raise UserError(
-            sentence("The classes of the test part", "among those of the training part", int(unknown[0]), where)
-        )
-    pixels = _pixels(images, chosen[0::2], where)
-    x = [_channels_first(value, key, where) for value, key in zip(pixels, chosen[0::2], strict=True)]
-    if x[0].shape[1:] != x[-1].shape[1:]:
-        raise UserError(
-            sentence("Test images", f"of the training images' shape {x[0].shape[1:]}", x[-1].shape[1:], where)
-        )
-    numbers = [np.searchsorted(values, value) for value in y]
+    chosen, arrays = _arrays(path, label or "y", client)
+    each = 2 if client is None else 3
+    x, y, owner = arrays[0::each], arrays[1::each], arrays[2::each] if client is not None else []
+    keys, key_y = chosen[0::each], chosen[1::each]
+    for place, key in enumerate(chosen):
+        samples, array = arrays[place // each * each], arrays[place]
+        if place % each == 0:
+            continue
+        if samples.ndim == 0 or array.ndim == 0 or len(samples) != len(array):
+            both = f"{chosen[place // each * each]} and {key}"
+            got = Shown(f"shapes {samples.shape} and {array.shape}")
+            raise UserError(sentence(both, "of the same length", got, where))
+        if len(samples) == 0:
+            raise UserError(sentence(chosen[place // each * each], "at least one image", Shown("none"), where))
+    names, numbers = _labels(y, key_y, where)
+    if len(names) < 2:
+        raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {names[0]}"), where))
+    owners, of = _labels(owner, chosen[2::each], where, what="clients") if client is not None else ((), None)
+    if any(part.ndim == 2 for part in x):
+        return _vectors(x, keys, numbers, names, of, owners, where)
+    if of is not None:
+        raise UserError(sentence("--client", "left out for images, whose clients are drawn", client, where))
+    return _images(x, keys, numbers, names, where)
+
+
+def _vectors(
+    x: list[NDArray[Any]],
+    keys: tuple[str, ...],
+    y: list[Labels],
+    names: tuple[str, ...],
+    owner: list[Labels] | None,
+    owners: tuple[str, ...],
+    where: str,
+) -> Raw:
+    for part, key in zip(x, keys, strict=True):
+        if part.ndim != 2 or part.shape[1:] != x[0].shape[1:] or 0 in part.shape:
+            must = f"vectors of shape (n, {x[0].shape[-1]}) in both parts"
+            raise UserError(sentence(key, must, Shown(str(part.shape)), where))
+        _finite_numbers(part, key, where)
+    small = [part.astype(np.float32) for part in x]
+    for part, key in zip(small, keys, strict=True):
+        _finite_numbers(part, key, where)
     if len(x) == 1:
-        train, test = _set_aside(numbers[0], where)
-        x, numbers = [x[0][train], x[0][test]], [numbers[0][train], numbers[0][test]]
-    return Raw(
-        from_arrays(x[0], numbers[0]), from_arrays(x[1], numbers[1]), tuple(map(str, values.tolist())), x[0].shape[1:]
-    )
+        of = owner[0] if owner is not None else np.zeros_like(y[0])
+        return table.split(small[0], y[0], names, of, owners, where)
+    of_both = (owner[0], owner[1]) if owner is not None else None
+    return table.vectors((small[0], small[1]), (y[0], y[1]), names, of_both, owners)
 
 
-def _arrays(path: Path) -> tuple[tuple[str, ...], list[Any]]:
-    """The names of the arrays in an .npz file that are a data set, images and labels in turn, and the arrays."""
+def _images(x: list[NDArray[Any]], keys: tuple[str, ...], y: list[Labels], names: tuple[str, ...], where: str) -> Raw:
+    pixels = _pixels(x, keys, where)
+    stored = [_channels_first(value, key, where) for value, key in zip(pixels.stored, keys, strict=True)]
+    shape = stored[0].shape[1:]
+    if shape != stored[-1].shape[1:]:
+        must = f"of the training images' shape {shape}"
+        raise UserError(sentence("Test images", must, stored[-1].shape[1:], where))
+    if len(stored) == 1:
+        train, test = _set_aside(y[0], where)
+        stored, y = [stored[0][train], stored[0][test]], [y[0][train], y[0][test]]
+    parts = from_arrays(stored[0], y[0]), from_arrays(stored[1], y[1])
+    if pixels.dtype == "uint8":
+        return Raw(parts[0], parts[1], names, shape)
+    if pixels.offset == 0:
+        return Raw(parts[0], parts[1], names, shape, *standardised(stored[0]), dtype="float32", scale=pixels.scale)
+    # Stored in [0, 1], and normalised to what they were: (stored - mean) / std = offset + scale · stored.
+    mean = (-pixels.offset / pixels.scale,) * shape[0]
+    std = (1 / pixels.scale,) * shape[0]
+    return Raw(parts[0], parts[1], names, shape, mean, std, dtype="float32", offset=pixels.offset, scale=pixels.scale)
+
+
+def _arrays(path: Path, label: str, client: str | None) -> tuple[tuple[str, ...], list[Any]]:
+    """The names of the arrays in an .npz file that are a data set, samples, labels and perhaps clients in turn, and the
+    arrays."""
     where = str(path)
     try:
         if not zipfile.is_zipfile(path):
@@ -162,16 +277,12 @@ def _arrays(path: Path) -> tuple[tuple[str, ...], list[Any]]:
         _check_size(path)
         with np.load(path, allow_pickle=False) as archive:
             keys = list(archive.files)
-            chosen = _PARTS if set(_PARTS) <= set(keys) else _WHOLE
+            whole = ("x", label) if client is None else ("x", label, client)
+            parts = tuple(f"{key}_{part}" for part in ("train", "test") for key in whole)
+            chosen = parts if set(parts) <= set(keys) else whole
             if not set(chosen) <= set(keys):
-                raise UserError(
-                    sentence(
-                        "An .npz data set",
-                        "arrays x and y, or x_train, y_train, x_test and y_test",
-                        Shown(", ".join(keys) or "no arrays"),
-                        where,
-                    )
-                )
+                must = f"arrays {_listed(whole)}, or {_listed(parts)}"
+                raise UserError(sentence("An .npz data set", must, Shown(", ".join(keys) or "no arrays"), where))
             arrays = [archive[key] for key in chosen]
             if not all(isinstance(array, np.ndarray) for array in arrays):
                 raise ValueError("a member is not an array")
@@ -206,8 +317,29 @@ def _size(unpacked: int, packed: int) -> str:
     return f"{unpacked / 2**20:,.0f} MiB in a file of {packed / 2**20:,.2f} MiB"
 
 
-def _whole(y: NDArray[Any], key: str, where: str) -> Labels:
-    """Labels as int64 `(n,)`."""
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(words[:-1]) + f" and {words[-1]}"
+
+
+def _labels(
+    arrays: list[NDArray[Any]], keys: tuple[str, ...], where: str, what: str = "classes"
+) -> tuple[tuple[str, ...], list[Labels]]:
+    """The names of the classes (or clients) of the training part, sorted, and of each part which they are."""
+    parts = [_whole(value, key, where) for value, key in zip(arrays, keys, strict=True)]
+    values = np.unique(parts[0])
+    unknown = np.setdiff1d(parts[-1], values)
+    if len(unknown):
+        got = unknown[0].item()
+        raise UserError(sentence(f"The {what} of the test part", "among those of the training part", got, where))
+    names = tuple(map(str, values.tolist()))
+    if not all(name.isprintable() and name for name in names):
+        bad = next(name for name in names if not (name.isprintable() and name))
+        raise UserError(sentence(keys[0], "text that can be printed", bad, where))
+    return names, [np.searchsorted(values, value).astype(np.int64) for value in parts]
+
+
+def _whole(y: NDArray[Any], key: str, where: str) -> NDArray[Any]:
+    """Labels `(n,)` as int64, or as words, or true and false, where they are such."""
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -216,27 +348,55 @@ def _whole(y: NDArray[Any], key: str, where: str) -> Labels:
                 key, "one whole number per image", Shown(f"shape {y.shape}"), where, "Use argmax(1) of one-hot labels."
             )
         )
+    if y.dtype.kind in "bU":
+        return y
+    if y.dtype.kind == "S":
+        return np.char.decode(y, "utf-8", "backslashreplace")
     good = y.dtype.kind in "iu" or (
         y.dtype.kind == "f" and bool(np.isfinite(y).all()) and bool((y == np.floor(y)).all())
     )
     if not good:
         got = f"{y.dtype} such as {y[0] if y.dtype.kind != 'f' else y[~(np.isfinite(y) & (y == np.floor(y)))][0]!s}"
-        raise UserError(sentence(key, "whole numbers", Shown(got), where))
+        raise UserError(sentence(key, "whole numbers, words, or true and false", Shown(got), where))
     large = y[np.abs(y.astype(np.float64)) > MOST_LABEL]
     if len(large):
         raise UserError(sentence(key, f"whole numbers in [-{MOST_LABEL}, {MOST_LABEL}]", Shown(str(large[0])), where))
     return y.astype(np.int64)
 
 
-def _pixels(images: list[NDArray[Any]], keys: tuple[str, ...], where: str) -> list[Images]:
-    """The values as uint8."""
+@dataclass(frozen=True)
+class _Pixels:
+    """Images as they are stored, see `Dataset`."""
+
+    stored: list[Images]
+    dtype: Literal["uint8", "float32"] = "uint8"
+    offset: float = 0.0
+    scale: float = 255.0
+
+
+def _finite_numbers(x: NDArray[Any], key: str, where: str) -> None:
+    if x.dtype.kind not in "biuf":
+        raise UserError(sentence(key, "numbers", Shown(str(x.dtype)), where))
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise UserError(sentence(key, "finite everywhere", Shown("NaN or infinity"), where))
+
+
+def _pixels(images: list[NDArray[Any]], keys: tuple[str, ...], where: str) -> _Pixels:
+    """The values as uint8, or as float32 where bytes cannot hold them."""
     for x, key in zip(images, keys, strict=True):
-        if x.dtype.kind not in "biuf":
-            raise UserError(sentence(key, "numbers", Shown(str(x.dtype)), where))
-        if x.dtype.kind == "f" and not np.isfinite(x).all():
-            raise UserError(sentence(key, "finite everywhere", Shown("NaN or infinity"), where))
+        _finite_numbers(x, key, where)
     first = images[0]
-    scale = 255.0 if first.dtype.kind == "b" or (first.dtype.kind == "f" and first.max(initial=0) <= 1) else 1.0
+    lowest, highest = (float(first.min()), float(first.max())) if first.size else (0.0, 0.0)
+    if first.dtype == np.uint16 and highest > 255:
+        for x, key in zip(images, keys, strict=True):
+            if x.dtype != np.uint16:
+                raise UserError(sentence(key, "uint16 like the training images", Shown(str(x.dtype)), where))
+        return _Pixels([(x / pictures.DEEP).astype(np.float32) for x in images], "float32", scale=pictures.DEEP)
+    if first.dtype.kind == "f" and (lowest < 0 or highest > 255) and highest > lowest:
+        scale = highest - lowest
+        stored = [((x.astype(np.float64) - lowest) / scale).astype(np.float32) for x in images]
+        return _Pixels(stored, "float32", lowest, scale)
+    scale = 255.0 if first.dtype.kind == "b" or (first.dtype.kind == "f" and highest <= 1) else 1.0
     out: list[Images] = []
     for x, key in zip(images, keys, strict=True):
         if x.dtype == np.uint8 and scale == 1:
@@ -247,7 +407,7 @@ def _pixels(images: list[NDArray[Any]], keys: tuple[str, ...], where: str) -> li
             must = "in [0, 1] like the training images" if scale == 255 and x is not first else "in [0, 1] or [0, 255]"
             raise UserError(sentence(key, must, Shown(f"values from {low:g} to {high:g}"), where))
         out.append(np.rint(x.astype(np.float32) * scale).astype(np.uint8))
-    return out
+    return _Pixels(out)
 
 
 def _channels_first(x: Images, key: str, where: str) -> Images:

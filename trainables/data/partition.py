@@ -8,6 +8,7 @@
 | `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share |
 | `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged           |
 | `pathological` | DHF      | every client sees k classes, in unequal shares                                        |
+| `natural`      | -        | clients exist already: a column of the data says whose sample each is                 |
 
 A recipe decides only how many samples of each class every client gets, a table of counts `(N, C)`; which ones they are
 is a uniform draw that all recipes share. Every sample goes to exactly one client.
@@ -29,6 +30,8 @@ from numpy.typing import NDArray
 
 from search_spaces.errors import UserError, sentence, unknown
 
+#: No recipe, as nothing is drawn: see `natural`.
+NATURAL = "natural"
 DRAWS = 10_000
 RELAXED_MINIMUM = 2
 #: So many tables are remembered.
@@ -88,6 +91,11 @@ def partition(
     if recipe == "dir_pfl":
         min_size = max(min(max(min_size, PFL_MINIMUM), task.total // clients // 2), RELAXED_MINIMUM)
     return _deal(_draw(recipe, task, min_size, rng), labels, rng)
+
+
+def natural(owner: NDArray[np.integer], clients: int) -> list[NDArray[np.int64]]:
+    """The places in `owner` `(n,)` at which each client stands."""
+    return [np.flatnonzero(owner == client) for client in range(clients)]
 
 
 def _draw(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> Counts:

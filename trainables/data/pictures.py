@@ -1,4 +1,5 @@
-"""Image files on disk: listing, checking, decoding to uint8 arrays chunk by chunk."""
+"""Image files on disk: listing, checking, decoding chunk by chunk to uint8 arrays, or to float32 where some have 16
+bits."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +19,19 @@ from trainables.data.dataset import Images
 EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _GREY = ("1", "L", "LA")
 _COLOUR = ("P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
+#: 16 bits; Pillow reads some files of this kind as whole numbers of 32 bits.
+_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+#: The largest number of 16 bits.
+DEEP = 65535.0
 _CHUNK = 1000
+
+
+class Look(NamedTuple):
+    """What an image file's header says: height and width, whether it is grey, and whether it has 16 bits."""
+
+    size: tuple[int, int]
+    is_grey: bool
+    is_deep: bool
 
 
 def class_folders(root: Path) -> dict[str, list[Path]]:
@@ -40,8 +55,8 @@ def _is_file(path: Path) -> bool:
     return True
 
 
-def look(path: Path) -> tuple[tuple[int, int], bool]:
-    """((height, width), whether grey) of an image file, from its header."""
+def look(path: Path) -> Look:
+    """An image file's header. Raises `UserError` where it cannot be read, or is of another kind."""
     from PIL import Image
 
     try:
@@ -49,11 +64,10 @@ def look(path: Path) -> tuple[tuple[int, int], bool]:
             mode, (width, height) = image.mode, image.size
     except Exception as error:  # Pillow's plug-ins raise whatever their parsers raise
         raise _unreadable(path, error) from error
-    if mode not in _GREY + _COLOUR:
-        raise UserError(
-            sentence("Images", "8 bits per channel, grey or colour", Shown(f"mode {mode}"), str(path), "Convert it.")
-        )
-    return (height, width), mode in _GREY
+    if mode not in _GREY + _COLOUR + _DEEP:
+        must = "8 bits per channel, grey or colour, or grey of 16 bits"
+        raise UserError(sentence("Images", must, Shown(f"mode {mode}"), str(path), "Convert it."))
+    return Look((height, width), mode in _GREY + _DEEP, mode in _DEEP)
 
 
 def decode(path: Path, grey: bool, size: tuple[int, int]) -> Images:
@@ -72,13 +86,35 @@ def decode(path: Path, grey: bool, size: tuple[int, int]) -> Images:
     return array[None] if grey else array.transpose(2, 0, 1)
 
 
-def decode_all(paths: Sequence[Path], grey: bool, size: tuple[int, int], title: str) -> Iterator[Images]:
+def decode_deep(path: Path, size: tuple[int, int]) -> Images:
+    """The grey image as float32 `(1, H, W)` in [0, 1] by its format's range, resized (bilinear, antialiased) where its
+    size differs. Raises `UserError`."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            highest = DEEP if image.mode in _DEEP else 255.0
+            values = np.asarray(image if image.mode in _DEEP else image.convert("L"), dtype=np.float32)
+        if values.min() < 0 or values.max() > highest:
+            raise ValueError(f"values from {values.min():g} to {values.max():g}, which are no 16 bits")
+        if values.shape != size:
+            picture = Image.fromarray(values, mode="F").resize(size[::-1], Image.Resampling.BILINEAR)
+            values = np.asarray(picture, dtype=np.float32)
+    except Exception as error:
+        raise _unreadable(path, error) from error
+    return (values / np.float32(highest)).astype(np.float32)[None]
+
+
+def decode_all(
+    paths: Sequence[Path], grey: bool, size: tuple[int, int], title: str, *, deep: bool = False
+) -> Iterator[Images]:
     """Chunks `(k, 1 or 3, H, W)` of all images in order, decoded on all cores, with a counter on stderr for large
-    sets."""
+    sets. `deep`: as `decode_deep` does."""
+    one = partial(decode_deep, size=size) if deep else partial(decode, grey=grey, size=size)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for start in range(0, len(paths), _CHUNK):
             part = paths[start : start + _CHUNK]
-            yield np.stack(list(pool.map(lambda path: decode(path, grey, size), part)))
+            yield np.stack(list(pool.map(one, part)))
             if len(paths) > 5 * _CHUNK:
                 print(
                     f"{title}: {start + len(part)} of {len(paths)} images read", file=sys.stderr, end="\r", flush=True

@@ -321,4 +321,5 @@ METHOD = Method(
     ),
     check=check,
     painters=painters,
+    images=True,
 )

@@ -411,6 +411,7 @@ METHOD = Method(
     global_network=global_network,
     shares_label_counts=True,
     painters=painters,
+    images=True,
     follows_plan=lambda config, rounds: config.gme_interval > 0 and rounds % config.gme_interval != 0,
     traffic={"pma": ("prototype/", "count/", "head/"), "gme": ("model/", "request")},
     limits=(

@@ -221,4 +221,5 @@ METHOD = Method(
     limits=WITHOUT_SERVER_STEPS,
     check=check,
     painters=painting.of_state,
+    images=True,
 )

@@ -337,6 +337,7 @@ METHOD = Method(
     global_model=global_model,
     readouts=readouts,
     painters=painters,
+    images=True,
     limits=(
         Limit({"gamma": 0}, equals="fedavg"),
         Limit({"gamma": 0, "active_clients": 2}, equals="fedavg", other={"active_clients": 2, "model_cache": True}),

@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.building_blocks.split_model import HEAD
-from trainables.federation import ClientData, Federation
+from trainables.federation import ClientData, Federation, unit
 from trainables.kernels.optimisers import LBFGS
 from trainables.rng import Rng
 
@@ -119,7 +119,7 @@ def attack(
     for k in range(images):
         data = clients[order[k % len(clients)]]
         chosen = int(rng.numpy("image", k).integers(len(data)))
-        x = data.images[data.indices[chosen : chosen + 1]].to(fed.device, torch.float32) / 255.0
+        x = unit(data.images[data.indices[chosen : chosen + 1]].to(fed.device))
         y = data.y[chosen : chosen + 1].to(fed.device)
         recovered, mismatch = recover(
             x,

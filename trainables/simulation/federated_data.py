@@ -17,7 +17,7 @@ from torch import Tensor
 
 from search_spaces.errors import EnvironmentFault, UserError, sentence
 from trainables import data
-from trainables.data.partition import partition
+from trainables.data.partition import NATURAL, natural, partition
 from trainables.federation import ClientData, Federation, FederationConfig, Images, budgets, normalise
 from trainables.models import precision
 from trainables.rng import Rng
@@ -122,13 +122,16 @@ def _federation(
         shape=source.shape,
         mean=tuple(source.mean),
         std=tuple(source.std),
-        model=resolve_model(config.model, source.shape),
+        model=resolve_model(config.model, source.shape, source.kind),
         widths=budgets(config.clients, config.rho, config.sigma),
         rounds=config.rounds,
         active=config.active_clients or config.clients,
         device=device,
         precision=config.precision,
         batch_norm=config.batch_norm,
+        kind=source.kind,
+        offset=source.offset,
+        scale=source.scale,
     )
 
 
@@ -155,6 +158,8 @@ def _split(config: FederationConfig, source: data.Dataset, labels: np.ndarray, r
     # With a share of each client's own samples to test on, measured samples are taken inside each client.
     inside = config.client_test_fraction > 0
     train_y = np.asarray(source.train_y)
+    if config.partition == NATURAL:
+        return _natural(config, source, train_y, len(labels), rng)
     test = np.arange(len(train_y), len(labels))
     train, validation = stratified_cut(train_y, 0.0 if inside else config.validation_fraction, rng.numpy("validation"))
     if config.partition == _DEALS_TEST:
@@ -173,6 +178,22 @@ def _split(config: FederationConfig, source: data.Dataset, labels: np.ndarray, r
     if not inside:
         return _Split(parts, test, validation)
     parts, test, own_test = _hold_out(parts, config.client_test_fraction, rng.child("client_test"))
+    parts, validation, own_validation = _hold_out(parts, config.validation_fraction, rng.child("client_validation"))
+    return _Split(parts, test, validation, own_test, own_validation)
+
+
+def _natural(config: FederationConfig, source: data.Dataset, train_y: np.ndarray, samples: int, rng: Rng) -> _Split:
+    """The clients of the data: each one's samples, of which a share of every class is for validation and, with
+    `client_test_fraction`, for testing. Otherwise its test samples are those of the data's test part."""
+    train_owner, test_owner = np.asarray(source.train_owner), np.asarray(source.test_owner)
+    if config.client_test_fraction > 0:
+        # Also those of the test part are dealt anew: all of a client's samples are its own.
+        owner = np.concatenate([train_owner, test_owner])
+        parts = natural(owner, config.clients)
+        parts, test, own_test = _hold_out(parts, config.client_test_fraction, rng.child("client_test"))
+    else:
+        parts, test = natural(train_owner, config.clients), np.arange(len(train_y), samples)
+        own_test = tuple(torch.from_numpy(places) for places in natural(test_owner, config.clients))
     parts, validation, own_validation = _hold_out(parts, config.validation_fraction, rng.child("client_validation"))
     return _Split(parts, test, validation, own_test, own_validation)
 
@@ -213,6 +234,11 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
                 fix="The paper keeps 0.25.",
             )
         )
+    if config.partition == NATURAL:
+        problems += _natural_problems(config, source)
+        if problems:
+            raise UserError(*problems)
+        return
     largest = int(np.bincount(np.asarray(source.train_y)).max())
     if (
         config.validation_fraction > 0
@@ -241,8 +267,22 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
         raise UserError(*problems)
 
 
-def resolve_model(name: str, shape: tuple[int, int, int]) -> str:
-    """The model that `auto` means on images of that shape; every other name means itself."""
+def _natural_problems(config: FederationConfig, source: data.Dataset) -> list[str]:
+    """What the clients of the data do not allow."""
+    if not source.owners:
+        fix = "Give --client COLUMN with --dataset, or another partition."
+        must = "another one for data that do not say whose each sample is"
+        return [sentence("partition", must, config.partition, source.name, fix)]
+    if config.clients != len(source.owners):
+        must = f"{len(source.owners)}, the clients of {source.name}, in the partition {NATURAL}"
+        return [sentence("clients", must, config.clients)]
+    return []
+
+
+def resolve_model(name: str, shape: tuple[int, int, int], kind: str = "images") -> str:
+    """The model that `auto` means on vectors, or on images of that shape; every other name means itself."""
+    if name == "auto" and kind == "vectors":
+        return "mlp"
     return ("cnn_small" if max(shape[1:]) < 28 else "cnn") if name == "auto" else name
 
 

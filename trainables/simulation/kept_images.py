@@ -97,14 +97,19 @@ def _originals(fed: Federation, data: FederatedData) -> Arrays:
     if least == 0:
         return {}
     shown = data.images.test[torch.cat([own[:least] for own in places]).to(data.images.test.device)]
-    return {"data": shown.cpu().view(classes, least, *fed.shape).numpy()}
+    return {"data": _bytes(shown.cpu()).view(classes, least, *fed.shape).numpy()}
 
 
 def _training(data: FederatedData) -> Iterator[tuple[Tensor, Tensor]]:
     """All clients' training images, uint8 on the CPU, and their labels."""
     for client in data.clients:
         for positions, labels in zip(client.indices.split(1024), client.y.split(1024), strict=True):
-            yield data.images[positions].cpu(), labels.cpu()
+            yield _bytes(data.images[positions].cpu()), labels.cpu()
+
+
+def _bytes(stored: Tensor) -> Tensor:
+    """Stored images as uint8 pixels."""
+    return (stored.clamp(0, 1) * 255).round().to(torch.uint8) if stored.is_floating_point() else stored
 
 
 def _points(fed: Federation, data: FederatedData) -> Arrays:

@@ -108,6 +108,9 @@ class Replicates:
                     s.fed.std,
                     {"method": s.method.name, **_about(s), "round": s.progress.round},
                     s.fed.batch_norm,
+                    s.fed.kind,
+                    s.fed.offset,
+                    s.fed.scale,
                 )
                 found[s.fed.seed] = {k: v.contiguous().cpu() for k, v in params.items()}, card
         return found

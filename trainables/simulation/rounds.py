@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from search_spaces import kept_images as kept
+from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import registry
@@ -84,6 +85,8 @@ class Simulation:
         configured = registry.configured(name, values)
         self.settings, self.config = configured.federation, configured.config
         self.fed, self.data = federated_data.build(self.settings, seed, device, data_dir)
+        if problems := registry.kind_problems(self.method, self.config, self.settings, self.fed.kind):
+            raise UserError(*problems)
         executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings, self.method, self.config, self.fed)
         self.graphs = Graphs(self.config) if self.executor == "graph" else None
@@ -180,7 +183,10 @@ class Simulation:
         return row | self._client_means(results) | {"seconds_client": seconds, "seconds_server": served - started}
 
     def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:
-        """The deep-leakage attack on what clients have uploaded so far."""
+        """The deep-leakage attack on what clients have uploaded so far. Raises `UserError` where they hold no
+        images."""
+        if self.fed.kind != "images":
+            raise UserError(f"{self.settings.dataset} holds vectors, and the attack rebuilds images.")
         c = self.settings
         return attack.attack(
             self.fed,

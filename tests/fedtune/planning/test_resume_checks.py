@@ -85,7 +85,7 @@ def option_gone(begun: Begun, patch: pytest.MonkeyPatch) -> None:
 
 FAULTS = {
     option_gone: "was begun with --prior, which is gone",
-    gone: "A data set of your own must be an existing folder of images or .npz file",
+    gone: "A data set of your own must be there, a folder of images",
     other_labels: "must be as it was when the run began",
     cache_not_writable: "The cache folder must be writable",
     other_torch: "was begun with torch 1.0, and here is torch",

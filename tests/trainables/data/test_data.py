@@ -309,17 +309,18 @@ def test_stratified_is_fixed_and_takes_a_fifth_of_every_class() -> None:
     [
         (
             "digit",
-            "Unknown data set 'digit'. Did you mean 'digits'? Your own data is a folder of images or an .npz file.",
+            "Unknown data set 'digit'. Did you mean 'digits'? Your own data is a folder of images, an .npz "
+            "file or a table (.csv, .parquet).",
         ),
         (
             "no/such/folder",
-            "A data set of your own must be an existing folder of images or .npz file, got 'no/such/folder'. "
-            "Check the path.",
+            "A data set of your own must be there, a folder of images, an .npz file or a table (.csv, .parquet), got "
+            "'no/such/folder'. Check the path.",
         ),
         (
             "nowhere.npz",
-            "A data set of your own must be an existing folder of images or .npz file, got 'nowhere.npz'. Check "
-            "the path.",
+            "A data set of your own must be there, a folder of images, an .npz file or a table (.csv, .parquet), got "
+            "'nowhere.npz'. Check the path.",
         ),
     ],
 )

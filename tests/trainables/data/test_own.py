@@ -137,20 +137,22 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"x": np.where(X < 20, np.nan, X), "y": Y}, r"x must be finite everywhere, got NaN or infinity"),
     ({"x": np.full((40, 2, 2), np.nan), "y": Y}, r"x must be finite everywhere"),
     ({"x": np.where(X == 0, np.inf, X), "y": Y}, r"x must be finite everywhere"),
-    ({"x": X.astype(float) - 128, "y": Y}, r"x must be in \[0, 1\] or \[0, 255\], got values from -128 to 127"),
+    ({"x": X.astype(int) - 128, "y": Y}, r"x must be in \[0, 1\] or \[0, 255\], got values from -128 to 127"),
     ({"x": X.astype(int) * 2, "y": Y}, r"x must be in \[0, 1\] or \[0, 255\], got values from 0 to 510"),
     ({"x": X.astype(complex), "y": Y}, r"x must be numbers, got complex128"),
     ({"x": X.astype(str), "y": Y}, r"x must be numbers, got <U"),
     (
-        {"x": X.reshape(40, 42), "y": Y},
-        r"x must be of shape \(n, H, W\), \(n, H, W, C\) or \(n, C, H, W\) with C = 1 or 3, got \(40, 42\)",
+        {"x": X.reshape(40, 6, 7, 1, 1), "y": Y},
+        r"x must be of shape \(n, H, W\), \(n, H, W, C\) or \(n, C, H, W\) with C = 1 or 3, got \(40, 6, 7, 1, 1\)",
     ),
     ({"x": np.zeros((40, 4, 5, 2), np.uint8), "y": Y}, r"x must be of shape .* got \(40, 4, 5, 2\)"),
     ({"x": np.zeros((40, 0, 5), np.uint8), "y": Y}, r"x must be of shape .* got \(40, 1, 0, 5\)"),
-    ({"x": X, "y": Y + 0.5}, r"y must be whole numbers, got float64 such as 0.5"),
-    ({"x": X, "y": np.where(Y == 2, np.nan, Y)}, r"y must be whole numbers, got float64 such as nan"),
-    ({"x": X, "y": Y.astype(str)}, r"y must be whole numbers, got <U\d+ such as 0"),
-    ({"x": X, "y": Y > 1}, r"y must be whole numbers, got bool such as False"),
+    ({"x": X, "y": Y + 0.5}, r"y must be whole numbers, words, or true and false, got float64 such as 0.5"),
+    (
+        {"x": X, "y": np.where(Y == 2, np.nan, Y)},
+        r"y must be whole numbers, words, or true and false, got float64 such as nan",
+    ),
+    ({"x": X, "y": Y * 1j}, r"y must be whole numbers, words, or true and false, got complex128 such as 0j"),
     (
         {"x": X, "y": np.eye(4)[Y]},
         r"y must be one whole number per image, got shape \(40, 4\) .* Use argmax\(1\) of one-hot labels.",
@@ -306,8 +308,8 @@ def test_a_changed_image_or_a_renamed_class_is_noticed(tmp_path: Path) -> None:
             "Images must be of one size, 4×5 like 0.png, got 5×5",
         ),
         (
-            lambda p: [picture(p / n / f"{i}.png", 0, "I;16") for n in "ab" for i in range(2)],
-            "Images must be 8 bits per channel, grey or colour, got mode I;16",
+            lambda p: [picture(p / n / f"{i}.tif", 0, "F") for n in "ab" for i in range(2)],
+            "Images must be 8 bits per channel, grey or colour, or grey of 16 bits, got mode F",
         ),
         (
             lambda p: [
@@ -345,9 +347,9 @@ def test_broken_picture(damage: Any, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_neither(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("1,2")
-    with pytest.raises(UserError, match=r"A data set of your own must be a folder of images or an \.npz file, got '"):
-        data.load(str(tmp_path / "data.csv"))
+    (tmp_path / "data.txt").write_text("1,2")
+    with pytest.raises(UserError, match=r"A data set of your own must be a folder of images, an \.npz file or a table"):
+        data.load(str(tmp_path / "data.txt"))
 
 
 def test_a_dangling_picture(tmp_path: Path) -> None:
