@@ -85,15 +85,14 @@ def ends_of(found: Sequence[Measured], sign: float) -> Ends:
 def _whole(found: Sequence[Measured]) -> Ends:
     """Of those that ran to their end; the last value and 0 of all others."""
     n, value = len(found), np.array([m.value for m in found])
-    tails = {place: tail for place, m in enumerate(found) if m.complete and len(tail := _tail(m)) >= LEAST}
+    tails = tails_of(found)
     if len(tails) < LEAST:
         return Ends(value, np.zeros((n, n)))
     known = np.array(list(tails))
     gain = value[known] - [tail.mean() for tail in tails.values()]
     total = float(gain.var(ddof=1))
-    freedom = sum(len(tail) - 2 for tail in tails.values())
-    round_noise = sum(_about_a_line(tail) for tail in tails.values()) / freedom
-    noise = min(round_noise * float(np.mean([1 - 1 / len(tail) for tail in tails.values()])), total)
+    about = float(np.mean([1 - 1 / len(tail) for tail in tails.values()]))
+    noise = min(round_noise(list(tails.values())) * about, total)
     if noise == 0:
         return Ends(value, np.zeros((n, n)))
     weight = 1 - noise / total
@@ -110,11 +109,25 @@ def _whole(found: Sequence[Measured]) -> Ends:
     return Ends(value, covariance, last_round)
 
 
-def _tail(m: Measured) -> Floats:
-    """The rounds after the half of a curve, in their order, as far as they were measured and the target was reached."""
-    half = max(m.curve, default=0) / 2
-    rounds = [m.curve[round_] for round_ in sorted(m.curve) if round_ > half]
-    return np.array([value for value in rounds if math.isfinite(value) and not is_unreached(value)])
+def tails_of(found: Sequence[Measured]) -> dict[int, Floats]:
+    """By place the rounds after the half of a curve, of those that ran to their end and have at least `LEAST`."""
+    tails = {}
+    for place, m in enumerate(found):
+        tail = np.array(known_rounds(m, after=max(m.curve, default=0) / 2))
+        if m.complete and len(tail) >= LEAST:
+            tails[place] = tail
+    return tails
+
+
+def known_rounds(m: Measured, after: float = 0) -> list[float]:
+    """A curve's values in their order, as far as they were measured and the target was reached."""
+    rounds = [m.curve[round_] for round_ in sorted(m.curve) if round_ > after]
+    return [value for value in rounds if math.isfinite(value) and not is_unreached(value)]
+
+
+def round_noise(tails: Sequence[Floats]) -> float:
+    """τ², the variance of rounds about a line through each of these tails."""
+    return sum(map(_about_a_line, tails)) / sum(len(tail) - 2 for tail in tails)
 
 
 def _about_a_line(tail: Floats) -> float:

@@ -10,7 +10,8 @@ mean, so it has no place in the model.
 
 A federation's last value is one round's, so the second half of its curve stands for it. A trial that was stopped early
 informs the model about its neighbours: its last value, plus what trials that ran to their end gained from that round
-on, as unsure as that is. `analysis.estimate.ends` has both.
+on, as unsure as that is. `analysis.estimate.ends` has both. What one says that lost what it had learnt stays its own
+(`analysis.estimate.stability`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.ends import Measured, ends_of
 from analysis.estimate.posterior import Federations, Floats, Posterior, posterior
+from analysis.estimate.stability import unstable
 from search_spaces.metrics import is_unreached
 
 if TYPE_CHECKING:
@@ -53,8 +55,8 @@ class Standing:
     #: How many different seeds all federations have.
     all_seeds: int
     sign: float
-    #: The variance of a last value beyond the noise of the values that the belief was given (`analysis.estimate.ends`).
-    last_round: float = 0.0
+    #: Trials that are unstable (`analysis.estimate.stability`).
+    unstable: tuple[int, ...] = ()
     #: Places in the belief of configurations that somebody asked about (`candidates` of `standing`).
     candidates: tuple[int, ...] = ()
 
@@ -111,6 +113,8 @@ class Estimate:
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    #: Trials that lost what they had learnt (`analysis.estimate.stability`).
+    unstable: tuple[int, ...] = ()
 
 
 def standing(
@@ -135,7 +139,7 @@ def standing(
     for m in sorted(found, key=lambda m: (not m.complete, m.trial.number)):
         first.setdefault(place[m.configuration], m.trial)
     points = [(first[i].params, first[i].distributions) for i in range(len(keys))]
-    ends = ends_of(found, sign)
+    ends, fallen = ends_of(found, sign), unstable(found)
     federations = Federations(
         coordinates([*points, *candidates]),
         np.array([place[m.configuration] for m in found]),
@@ -143,6 +147,8 @@ def standing(
         ends.value,
         ends.covariance,
         asked=len(candidates),
+        last_round=ends.last_round,
+        unstable=tuple({place[m.configuration] for m in fallen}),
     )
     all_seeds = len({seed for m in found for seed in m.seeds})
     seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
@@ -152,7 +158,7 @@ def standing(
         tuple(seeds),
         all_seeds,
         sign,
-        ends.last_round,
+        tuple(sorted({m.trial.number for m in fallen})),
         tuple(range(len(keys), len(keys) + len(candidates))),
     )
 
@@ -170,7 +176,7 @@ def estimate(
     (best, *others), belief, sign = found.ranking, found.belief, found.sign
     said = [
         sign * float(belief.mean[best]),
-        *(sign * bound for bound in belief.interval(best, level, fresh, found.last_round)),
+        *(sign * bound for bound in belief.interval(best, level, fresh)),
     ]
     mean, *around = (min(max(value, ends[0]), ends[1]) for value in said)
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
@@ -184,25 +190,26 @@ def estimate(
         level=level,
         seeds=found.seeds[best],
         all_seeds=found.all_seeds,
-        noise=math.sqrt(belief.own + belief.shared + found.last_round),
-        paired_noise=math.sqrt(belief.own + found.last_round),
+        noise=math.sqrt(belief.own + belief.shared + belief.last_round),
+        paired_noise=math.sqrt(belief.own + belief.last_round),
         spread=float(np.std(belief.mean[found.able])),
         tied=tuple(found.numbers[i] for i in tied),
         configurations=len(found.able),
-        settled_by=_settled_by(found, best, others),
+        settled_by=_settled_by(belief, best, others),
         paper=known,
         gain=gain,
         gain_low=between[0],
         gain_high=between[1],
+        unstable=found.unstable,
     )
 
 
-def _settled_by(found: Standing, best: int, others: Sequence[int]) -> int | None:
+def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | None:
     """Seeds of each at which a paired comparison of last values tells the winner from the next one with probability
     0.8, at a one-sided risk of `RISK`, if their difference is what is estimated."""
     if not others:
         return None
-    belief, noise = found.belief, found.belief.own + found.last_round
+    noise = belief.own + belief.last_round
     apart = float(belief.mean[best] - belief.mean[others[0]])
     if apart <= 0 or noise <= 0:
         return None

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from analysis.estimate.winner import Estimate
 
+#: So many trials are named one by one.
+NAMED = 8
 #: More seeds than this are not worth naming exactly.
 MANY = 1000
 
@@ -13,8 +15,9 @@ MANY = 1000
 def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     """What a reader must know of a winner; `shown` writes a value of the metric.
 
-    The estimate with its interval, whether it is better than the paper's values, how many configurations cannot be
-    told from the winner, and a warning where the noise of one seed is larger than the differences found."""
+    The estimate with its interval, which trials are unstable, whether it is better than the paper's values, how many
+    configurations cannot be told from the winner, and a warning where the noise of one seed is larger than the
+    differences found."""
     seeds = f"{found.seeds} seed{'s' * (found.seeds != 1)}"
     said = [
         f"Estimate of its mean over all seeds: {shown(found.mean)}, {100 * found.level:.0f} % interval "
@@ -25,6 +28,7 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
             "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: "
             "the interval allows for it by a guess. More --seeds, or --race, measure it."
         )
+    said += _unstable(found)
     said += _against_the_paper(found, shown)
     others = len(found.tied) - 1
     if found.configurations > 1 and others:
@@ -41,6 +45,19 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
             f"found between configurations ({shown(found.spread)}){_settled(found)}."
         )
     return said
+
+
+def _unstable(found: Estimate) -> list[str]:
+    """Which trials lost what they had learnt, where any did."""
+    if not found.unstable:
+        return []
+    *rest, last = map(str, found.unstable)
+    named = f"Trials {', '.join(rest)} and {last} are" if rest else f"Trial {last} is"
+    which = named if len(found.unstable) <= NAMED else f"{len(found.unstable)} trials are"
+    return [
+        f"{which} unstable, far below an earlier round of the same trial: what such a trial ended with says nothing of "
+        "configurations near it."
+    ]
 
 
 def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[str]:

@@ -231,6 +231,6 @@ def test_a_winner_by_curves_is_better_and_its_interval_holds():
         regret.append(true.max() - true[said.trial])
         alone.append(true.max() - true[max(trials, key=lambda t: t.values[0]).number])
         held += said.low <= true[said.trial] + rng.normal(0, 0.05, 2).mean() <= said.high
-        assert said.noise**2 == pytest.approx(found.belief.own + found.belief.shared + found.last_round)
+        assert said.noise**2 == pytest.approx(found.belief.own + found.belief.shared + found.belief.last_round)
     assert np.mean(regret) < 0.6 * np.mean(alone)
     assert held >= 34

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from analysis.estimate import posterior as module
-from analysis.estimate.posterior import Federations, Part, Posterior, matern, posterior
+from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, matern, posterior
 
 POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
 
@@ -45,16 +45,20 @@ def covariance(found, length, noise, share):
             z = np.sqrt(5) * np.linalg.norm(found.points[i] - found.points[j]) / (length * np.sqrt(2) if length else 1)
             k[a, b] = (1 + z + z**2 / 3) * np.exp(-z) if length else float(i == j)
             common = sum(one * other for one, other in zip(found.shares[a], found.shares[b], strict=True))
-            k[a, b] += noise * share * common
+            k[a, b] += share * max(noise, found.last_round / spread**2) * common
+            if i in found.unstable:  # of its mean, and of every federation
+                k[a, b] += (i == j) * UNSTABLE + (a == b) * common * UNSTABLE
             k[a, b] += noise * common * (a == b) + found.extra[a, b] / spread**2
     return k
 
 
 #: The last value is a mean over both seeds.
 MEAN = dataclasses.replace(FOUND, shares=np.array([[1, 0], [1, 0], [0, 1], [1, 0], [1, 0], [0.5, 0.5]]))
+#: The second configuration has two federations; a last value has more noise than a seed's.
+FALLEN = dataclasses.replace(FOUND, unstable=(1, 3), last_round=0.02)
 
 
-@pytest.mark.parametrize("found", [FOUND, MEAN])
+@pytest.mark.parametrize("found", [FOUND, MEAN, FALLEN])
 @pytest.mark.parametrize(("length", "noise", "share"), [(0.4, 0.3, 0.3), (0.0, 1.0, 0.0), (0.8, 0.03, 0.6)])
 def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, noise, share, found):
     """μ ~ N(0, 10⁶ v) in place of a flat prior; the t's scale is the generalised least squares' residual."""
@@ -63,7 +67,8 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
     k = covariance(found, length, noise, share)
     vague = 1e6
     y, n = found.value, len(found.value)
-    across = matern(POINTS, POINTS, length)[:, found.configuration] + vague
+    prior = matern(POINTS, POINTS, length) + np.diag([UNSTABLE * (i in found.unstable) for i in range(len(POINTS))])
+    across = prior[:, found.configuration] + vague
     weights = np.linalg.solve(k + vague, np.column_stack([y, across.T]))
     (part,) = belief.parts
     np.testing.assert_allclose(part.mean, across @ weights[:, 0], rtol=1e-4)
@@ -71,10 +76,11 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
     root = np.linalg.inv(np.linalg.cholesky(k))
     residuals = np.linalg.lstsq(root @ np.ones((n, 1)), root @ y, rcond=None)[1]
     v = float(residuals[0]) / (n - 1)
-    expected = v * (matern(POINTS, POINTS, length) + vague - across @ weights[:, 1:])
+    expected = v * (prior + vague - across @ weights[:, 1:])
     np.testing.assert_allclose(part.covariance, expected, rtol=2e-3, atol=1e-6)
     assert part.own == pytest.approx(v * noise)
-    assert part.shared == pytest.approx(v * noise * share)
+    np.testing.assert_allclose(part.square, np.diag(expected), rtol=2e-3, atol=1e-6)
+    assert part.shared == pytest.approx(v * max(noise, found.last_round / np.var(y)) * share)
     assert belief.freedom == n - 1
 
 
@@ -178,6 +184,7 @@ def test_the_interval_of_fresh_seeds_holds_what_their_noise_moves():
         true = part.mean[2] + np.sqrt(v * part.covariance[2, 2]) * rng.standard_normal(count)
         noise = rng.standard_normal((fresh, count)) * np.sqrt(part.own)
         noise += rng.standard_normal((fresh, count)) * np.sqrt(part.shared)
+        noise += rng.standard_normal((fresh, count)) * np.sqrt(belief.last_round)
         drawn.append(true + np.sqrt(v) * noise.mean(axis=0))
     found = belief.interval(2, 0.9, fresh)
     np.testing.assert_allclose(found, np.quantile(np.concatenate(drawn), [0.05, 0.95]), atol=0.01)
