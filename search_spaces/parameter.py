@@ -28,6 +28,7 @@ from typing import Any, Literal, TypeVar
 from search_spaces.errors import UserError, nearest, sentence, unknown
 
 Kind = Literal["real", "integer", "choice", "flag", "text"]
+Work = Literal["", "steps", "samples"]
 Value = float | int | str | bool
 Dataclass = TypeVar("Dataclass")
 
@@ -62,6 +63,9 @@ class Parameter:
     #: Whether it is a condition of the experiment (data, clients, their number), under which methods are compared, and
     #: nothing that a method could be tuned by.
     condition: bool = False
+    #: Of a server's work: how many `steps` it takes, or how many `samples` each of these has. What a round costs is
+    #: concluded from a server's work with fewer of both (`fedtune.planning.estimate`).
+    work: Work = ""
 
     @property
     def key(self) -> str:
@@ -183,6 +187,7 @@ def integer(
     unit: str = "",
     tune: bool | tuple[int, int] = False,
     condition: bool = False,
+    work: Work = "",
 ) -> Any:
     """A whole-numbered parameter."""
     return _declare(
@@ -198,6 +203,7 @@ def integer(
         unit=unit,
         tune=tune,
         condition=condition,
+        work=work,
     )
 
 

@@ -244,8 +244,8 @@ def dimension_from_json(data: Mapping[str, Any]) -> Dimension:
 
 
 def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
-    """A declaration as plain data."""
-    data = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter)}
+    """A declaration as plain data, without `work`, which a record has no use for."""
+    data = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter) if f.name != "work"}
     data |= {"options": list(parameter.options), "names": dict(parameter.names)}
     data["children"] = {
         option: [parameter_to_json(child) for child in children] for option, children in parameter.children.items()

@@ -135,7 +135,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         tables.print_json(
             {
                 **rows,
-                "timed_with_clients": list(found.timed_with) or None,
+                "round_seconds_error": found.error or None,
                 "search": {key: d.describe() for key, d in found.plan.space.search.items()},
                 "vary": {key: list(d.values()) for key, d in found.plan.space.vary.items()},
                 "fixed": dict(found.plan.space.fix),
@@ -160,10 +160,10 @@ def _pace(found: Estimate) -> None:
     tables.say(
         f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
     )
-    fewer = f" with {' and '.join(map(str, found.timed_with))} clients" if found.timed_with else ""
+    how = f" from its first steps, give or take {100 * found.error:.0f} %" if found.error else ""
     tables.say(
-        f"Measured here{fewer}: a round of one configuration in the middle of the space takes "
-        f"{'about ' if fewer else ''}{found.round_seconds:.2f} s for one seed. "
+        f"Measured here{how}: a round of one configuration in the middle of the space takes "
+        f"{'about ' if how else ''}{found.round_seconds:.2f} s for one seed. "
         f"At that pace the search takes {'about' if e.scheduler == 'none' else 'at most'} {duration(found.at_most)}."
     )
 

@@ -1,7 +1,7 @@
 """How long what is left of a figure or table takes on this machine.
 
-A round costs what rounds of the same row took that the folder holds. Of a row that has none a few are timed now. The
-small form on the embedded digits declares what its rounds cost, so that nothing of it is timed.
+A round costs what rounds of the same row took that the folder holds. Of a row that has none a few are timed now, or the
+first steps of one. The small form on the embedded digits declares what its rounds cost, so that nothing of it is timed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from analysis.runs import Run
 from analysis.runs import load_run as load
 from fedtune.console.progress import duration
-from fedtune.planning.estimate import START_UP, taking_part, timed_cost
+from fedtune.planning.estimate import START_UP, Known, taking_part, timed_cost
 from fedtune.planning.plan import placement
 from fedtune.planning.reproduction import Part, Planned
 from search_spaces.errors import UserError
@@ -119,7 +119,7 @@ def time_left(planned: Planned, say: Callable[[str], object], *, thorough: bool 
             f"{_counted(trials, rounds)}: how long they take is not told, as timing some would take about as long. "
             "--dry-run times them."
         )
-    paces = []
+    paces, known = [], Known()
     for group in due:
         if group.recorded:
             paces.append(_pace(group.row, group.recorded, RECORDED))
@@ -135,6 +135,7 @@ def time_left(planned: Planned, say: Callable[[str], object], *, thorough: bool 
                 device=device,
                 threads=packing.threads,
                 data_dir=request.data_dir,
+                known=known,
             )
             paces.append(_pace(group.row, [found.seconds], TIMED))
 

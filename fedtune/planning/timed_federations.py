@@ -186,6 +186,13 @@ def intervals(values: Mapping[str, Value]) -> list[int]:
     ]
 
 
+def share_of_rounds(values: Mapping[str, Value], every: Value | None) -> float:
+    """In which share of a trial's rounds something is done that is done every so many rounds and in the last one."""
+    rounds = values["rounds"]
+    assert isinstance(every, int) and isinstance(rounds, int)
+    return -(-rounds // every) / rounds
+
+
 def typical(simulation: Any, values: Mapping[str, Value], patience: float | None = None) -> tuple[float, float]:
     """The average seconds of a round over a trial of these `values`, and the seconds of a round without the extra work
     that is done at intervals. `simulation` has the same values, only `rounds` is 2, and it has not begun.
@@ -206,11 +213,6 @@ def typical(simulation: Any, values: Mapping[str, Value], patience: float | None
         spent += whole
         return whole - measuring, measuring
 
-    def share(every: Value | None) -> float:
-        rounds = values["rounds"]
-        assert isinstance(every, int) and isinstance(rounds, int)
-        return -(-rounds // every) / rounds
-
     apart = intervals(values)
     first, _ = cost()
     heavy, evaluation = cost()
@@ -220,8 +222,8 @@ def typical(simulation: Any, values: Mapping[str, Value], patience: float | None
         plain, _ = cost()
         while _is_heavy(simulation.round, apart):
             plain, _ = cost()
-    base = plain + evaluation * share(values.get("eval_every", 1))
-    return base + (max(0.0, heavy - plain) * share(min(apart)) if apart else 0.0), base
+    base = plain + evaluation * share_of_rounds(values, values.get("eval_every", 1))
+    return base + (max(0.0, heavy - plain) * share_of_rounds(values, min(apart)) if apart else 0.0), base
 
 
 def _is_heavy(round_: int, apart: Sequence[int]) -> bool:

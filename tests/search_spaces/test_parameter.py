@@ -113,6 +113,7 @@ NOTHING: dict[str, Any] = {
     "tune": False,
     "condition": False,
     "files": False,
+    "work": "",
 }
 
 
@@ -153,7 +154,7 @@ def test_a_declaration_that_says_everything() -> None:
     @dataclass(frozen=True)
     class Whole:
         a_real: float = real(5.0, doc="R.", condition=True, **number, **every)
-        an_integer: int = integer(5, doc="I.", condition=True, **number, **every)
+        an_integer: int = integer(5, doc="I.", condition=True, work="steps", **number, **every)
         a_choice: str = choice(
             "a", {"a": Owned, "b": None}, names=named, doc="C.", tune=("a",), condition=True, files=True, **every
         )
@@ -164,7 +165,10 @@ def test_a_declaration_that_says_everything() -> None:
     owned = {"options": ("a", "b"), "names": named, "children": {"a": tuple(parameters(Owned).values())}}
     assert said(Whole) == {
         "a_real": NOTHING | number | known | {"name": "a_real", "kind": "real", "default": 5.0, "doc": "R."},
-        "an_integer": NOTHING | number | known | {"name": "an_integer", "kind": "integer", "default": 5, "doc": "I."},
+        "an_integer": NOTHING
+        | number
+        | known
+        | {"name": "an_integer", "kind": "integer", "default": 5, "doc": "I.", "work": "steps"},
         "a_choice": NOTHING
         | owned
         | known

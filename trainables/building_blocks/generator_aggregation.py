@@ -97,6 +97,7 @@ class GeneratorAggregation(LocalTraining):
         doc="Adam steps of the server's distillation.",
         source="FedMD-CG App. E.1",
         tune=(5, 200),
+        work="steps",
     )
     server_lr: float = real(
         3e-4,
@@ -109,7 +110,13 @@ class GeneratorAggregation(LocalTraining):
         tune=(1e-5, 1e-2),
     )
     server_batch_size: int = integer(
-        64, low=2, high=4096, log=True, doc="Synthetic samples per server step.", source="FedMD-CG App. E.1"
+        64,
+        low=2,
+        high=4096,
+        log=True,
+        doc="Synthetic samples per server step.",
+        source="FedMD-CG App. E.1",
+        work="samples",
     )
     kd_temperature_server: float = real(
         10.0,

@@ -156,6 +156,7 @@ class PrototypePasses:
         doc="Passes of the server over the round's prototypes.",
         source="HtFLlib",
         tune=(10, 1000),
+        work="steps",
     )
     server_batch_size: int = integer(
         10, low=1, high=4096, log=True, symbol="B_s", doc="Prototypes per step of the server.", source="HtFLlib"

@@ -35,12 +35,27 @@ class ServerDistillation:
         doc="Alternations of generator and distillation phase per round.",
         source="DFRD code",
         tune=(1, 50),
+        work="steps",
     )
     gen_steps: int = integer(
-        2, low=0, high=1000, symbol="I_g", doc="Generator steps per alternation.", source="DFRD code", tune=(1, 20)
+        2,
+        low=0,
+        high=1000,
+        symbol="I_g",
+        doc="Generator steps per alternation.",
+        source="DFRD code",
+        tune=(1, 20),
+        work="steps",
     )
     distill_steps: int = integer(
-        5, low=0, high=1000, symbol="I_d", doc="Distillation steps per alternation.", source="DFRD code", tune=(1, 20)
+        5,
+        low=0,
+        high=1000,
+        symbol="I_d",
+        doc="Distillation steps per alternation.",
+        source="DFRD code",
+        tune=(1, 20),
+        work="steps",
     )
     gen_lr: float = real(
         2e-4,
@@ -89,7 +104,7 @@ class ServerDistillation:
         64, low=1, high=4096, symbol="d", doc="Width of the generator's noise.", source="DFRD Sec. 4.1"
     )
     server_batch_size: int = integer(
-        64, low=2, high=4096, symbol="B", doc="Synthetic images per server step.", source="DFRD code"
+        64, low=2, high=4096, symbol="B", doc="Synthetic images per server step.", source="DFRD code", work="samples"
     )
     merge_op: str = choice(
         "mul", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD Table 4", tune=True

@@ -122,6 +122,7 @@ class Config(GeneratorAggregation):
         doc="Adam steps of the server's distillation.",
         source="FedMD-CG code",
         tune=(5, 200),
+        work="steps",
     )
     server_lr: float = real(
         1e-3,

@@ -113,7 +113,14 @@ class Config(ServerDistillation, LabelCounting, DistillationBase):
         tune=True,
     )
     gen_steps: int = integer(
-        1, low=0, high=1000, symbol="I_g", doc="Generator steps per alternation.", source="FedFTG code", tune=(1, 20)
+        1,
+        low=0,
+        high=1000,
+        symbol="I_g",
+        doc="Generator steps per alternation.",
+        source="FedFTG code",
+        tune=(1, 20),
+        work="steps",
     )
     merge_op: str = choice(
         "cat", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD code", tune=True

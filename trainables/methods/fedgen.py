@@ -144,6 +144,7 @@ class Config(distillation_bases.LabelCounting, DeepClients):
         doc="Adam steps on the generator per round.",
         source="FedGen code",
         tune=(5, 200),
+        work="steps",
     )
     gen_lr: float = real(
         3e-4,
@@ -187,7 +188,7 @@ class Config(distillation_bases.LabelCounting, DeepClients):
         256, low=1, high=8192, log=True, doc="Width of the generator's hidden layer.", source="FedGen code"
     )
     server_batch_size: int = integer(
-        128, low=2, high=4096, log=True, doc="Generated features per server step.", source="FedGen code"
+        128, low=2, high=4096, log=True, doc="Generated features per server step.", source="FedGen code", work="samples"
     )
     teacher: str = choice(
         "losses",

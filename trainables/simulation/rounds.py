@@ -106,8 +106,7 @@ class Simulation:
         served = _now(self.fed.device)
         t = self.progress.round
         if self._evaluates(t):
-            row |= self._evaluate({c: r.model for c, r in results.items() if r.model is not None}, list(results))
-            row |= self._evaluate_others(results)
+            row |= self.evaluate(results)
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
         row |= self._to_target(t, row)
@@ -220,6 +219,11 @@ class Simulation:
             )
             for name in names
         }
+
+    def evaluate(self, results: Mapping[int, ClientResult]) -> Row:
+        """Metrics of all models after a round whose clients have ended with these results."""
+        models = {c: r.model for c, r in results.items() if r.model is not None}
+        return self._evaluate(models, list(results)) | self._evaluate_others(results)
 
     def _evaluate(self, models: Mapping[int, Params], cohort: Sequence[int]) -> Row:
         """Metrics of the global model and of the local ones. `models` are what the clients of the `cohort` have
