@@ -120,13 +120,16 @@ def _typed(function: Callable[..., None]) -> Callable[..., None]:
     """`function` with the parameters that typer understands; of a request it gets one made of what was typed."""
     hint = get_type_hints(function).get("request")
     request = next((kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)), None)
-    fields = declared(request) if request is not None else {}
+    found = declared(request) if request is not None else {}
+    fields = {name: one for name, one in found.items() if not one.option.by_set}
 
     @functools.wraps(function)
     def called(**typed: Any) -> None:
         if request is None:
             return function(**typed)
         asked = {name: typed.pop(name) for name in fields}
+        if typed.get("as_json") and hasattr(request, "quiet"):
+            asked["quiet"] = True
         if any(isinstance(one.option, Argument) and asked[name] is None for name, one in fields.items()):
             return function(None, **typed)
         missing = [name for name, one in fields.items() if one.several and asked[name] is None]

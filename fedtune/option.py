@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from search_spaces.errors import sentence, unknown
+from search_spaces.parameter import SWITCH, canonical
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +58,8 @@ class Option:
     complete: str = ""
     #: What its value gives numbers to: a mapping from some of these words, or its text `cpus=2,gpus=0.25`.
     amounts: tuple[str, ...] = ()
+    #: Of a switch: the command line takes it as `--set NAME=true`, and `set` of Python too.
+    by_set: bool = False
     #: Further texts that it may be, beside those of its type.
     more: Callable[[], Iterable[str]] | None = None
 
@@ -137,6 +140,9 @@ class Asked:
     def __post_init__(self) -> None:
         kind: Any = type(self)
         for name, one in _declared(kind).items():
+            if one.option.by_set:
+                self._take_from_set(name)
+        for name, one in _declared(kind).items():
             value = getattr(self, name)
             if isinstance(value, Path) and not one.several:
                 value = str(value)
@@ -145,6 +151,18 @@ class Asked:
             elif one.option.amounts and isinstance(value, str):
                 value = _amounts(value, one.option.amounts) or value
             object.__setattr__(self, name, value)
+
+    def _take_from_set(self, name: str) -> None:
+        """Makes what `set` says of the option its value; the last one counts."""
+        given: Any = self.set  # type: ignore[attr-defined]
+        pairs = given.items() if isinstance(given, Mapping) else [text.partition("=")[::2] for text in several(given)]
+        found = [value for key, value in pairs if canonical(str(key)) == name]
+        if not found:
+            return
+        rest = {key: value for key, value in pairs if canonical(str(key)) != name}
+        texts = tuple(text for text in several(given) if canonical(text.partition("=")[0]) != name)
+        object.__setattr__(self, "set", rest if isinstance(given, Mapping) else texts)
+        object.__setattr__(self, name, SWITCH.get(str(found[-1]).strip().lower(), found[-1]))
 
 
 def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str, ...]:
@@ -171,7 +189,10 @@ def problems(request: Asked) -> Iterator[str]:
         value, option = getattr(request, name), one.option
         if value is None:
             continue
-        if words := option.amounts:
+        if option.by_set:
+            if not isinstance(value, bool):
+                yield sentence(name, "true or false", value, "--set")
+        elif words := option.amounts:
             if not (isinstance(value, Mapping) and value.keys() <= {*words} and all(map(_is_number, value.values()))):
                 must = f"{','.join(f'{word}=NUMBER' for word in words)} or a part of it"
                 yield sentence(one.words, must, value, one.flag)
@@ -230,7 +251,7 @@ def _signature(request: Callable[..., Any], function: Callable[..., Any]) -> ins
 
 
 def in_python(text: str) -> str:
-    """What is said of an option, where it is an argument: `--no-race` is race=False there, `--data-dir` data_dir."""
+    """What is said of an option, where it is an argument: `--no-race` is race=False, `--warm-start` warm_start."""
     text = re.sub(r"--no-([a-z]+)", r"\1=False", text)
     return re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)
 

@@ -8,6 +8,7 @@ follow the command line, the signatures of `fedtune.search` and its like, and th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -26,8 +27,7 @@ Sampler = Literal["ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"]
 Scheduler = Literal["asha", "median", "none"]
 
 Run = Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
-AsJson = Annotated[bool, Option(help="Print the result as JSON.", group="where", flags=("--json",))]
-DataDir = Annotated[str | None, Option(help="The folder that holds the files of downloaded data sets.", group="what")]
+AsJson = Annotated[bool, Option(help="Print the result as JSON, and no progress.", group="where", flags=("--json",))]
 Long = Annotated[bool, Option(help="Print everything, not a line each.", group="where")]
 DryRun = Annotated[bool, Option(help="Show the plan and an estimate of its time; create nothing.", group="where")]
 By = Annotated[
@@ -45,7 +45,20 @@ Brackets = Annotated[str | None, Option(help="Of the pivot table: also this metr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting(Asked):
+class Files(Asked):
+    """Where the files of data sets are that are known by name."""
+
+    #: The only folder in which they are looked for. (On the command line: the environment variable FEDTUNE_DATA.)
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = self.data_dir or os.environ.get("FEDTUNE_DATA")
+        object.__setattr__(self, "data_dir", None if named is None else str(named))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Files):
     """The federation that is trained, and its data."""
 
     space: Annotated[
@@ -68,10 +81,14 @@ class Setting(Asked):
     resize: Annotated[
         str | None, Option(help="Bring a folder's images to this size, such as 32 or 32x24.", group="what")
     ] = None
-    data_dir: DataDir = None
     set: Annotated[
         Mapping[str, object] | Sequence[str],
-        Option(help="Fix the value of any parameter; may be given more than once.", group="what", value="NAME=VALUE"),
+        Option(
+            help="Fix the value of any parameter; may be given more than once. keep_images=true keeps images of "
+            "generators for the report.",
+            group="what",
+            value="NAME=VALUE",
+        ),
     ] = ()
 
 
@@ -172,6 +189,7 @@ class Kept(Asked):
             help="Keep images of the method's generator at every evaluated round, the mean training image of every "
             "class and, of a data set known by name, a few test images of it; the report shows them.",
             group="what",
+            by_set=True,
         ),
     ] = False
 
@@ -182,7 +200,8 @@ class Progress(Asked):
 
     #: Lines of text where a terminal or a notebook would redraw what it shows. (On the command line: `TERM=dumb`.)
     plain: bool = False
-    quiet: Annotated[bool, Option(help="Show no progress.", group="where")] = False
+    #: Nothing. (On the command line: `--json`.)
+    quiet: bool = False
     #: In place of a federation: what a trial yields, for tests.
     simulate: Callable[..., Any] | None = None
 
@@ -478,7 +497,7 @@ class RunRequest(Progress, Kept, Folder, Cluster, Share, Paper, Setting):
 
 
 @dataclass(frozen=True)
-class ReproduceRequest(Progress):
+class ReproduceRequest(Progress, Files):
     """What `fedtune reproduce` is asked for; None stands for what the reproduction declares."""
 
     name: Annotated[
@@ -525,7 +544,6 @@ class ReproduceRequest(Progress):
             default="the paper's first; digits with --small",
         ),
     ] = None
-    data_dir: DataDir = None
     runs_dir: Annotated[str, Option(help="The folder in which that of the figure or table is made.", group="where")] = (
         "runs"
     )
@@ -584,7 +602,7 @@ class ExtendRequest(Progress, Versions, Cluster):
 
 
 @dataclass(frozen=True)
-class AttackRequest(Progress):
+class AttackRequest(Progress, Files):
     """What `fedtune attack` is asked for."""
 
     target: Annotated[
@@ -638,7 +656,6 @@ class AttackRequest(Progress):
             high=MAX_SEED,
         ),
     ] = None
-    data_dir: DataDir = None
     output: Annotated[
         str | Path | None,
         Option(

@@ -167,7 +167,7 @@ def gallery() -> Iterator[str]:
         if command.words[0] in ("search", "run"):
             settings = {pair.partition("=")[0] for pair in taken["set"] or ()}
             if taken.get("space", "default") not in presets.names(command.words[1]) or (
-                settings - registry.declared(command.words[1]).keys()
+                settings - registry.declared(command.words[1]).keys() - {"keep_images"}
             ):
                 yield f"docs/gallery.md names a space or setting that is not there: {command.line}."
         if not command.draws <= made or command.makes in made:

@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 
-TINY = ("--set", "clients=4", "--set", "local_steps=2", "--concurrency", "2", "--quiet")
+TINY = ("--set", "clients=4", "--set", "local_steps=2", "--concurrency", "2")
 SEARCH = (*TINY, "--rounds", "4", "--trials", "6")
 
 #: The folder that each run makes, and the command lines that make it.
@@ -45,16 +45,16 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "conditions": [("search", "fedkf", "--space", "fairness", *SEARCH)],
     "killed": [
         ("search", "fedprox", *SEARCH, "--no-race", "--set", "local_steps=40", "--rounds", "8"),
-        ("resume", "RUN", "--quiet"),
+        ("resume", "RUN"),
     ],
     "extended": [
         ("search", "fedprox", *SEARCH, "--no-race"),
-        ("extend", "RUN", "--trials", "3", "--quiet"),
-        ("extend", "RUN", "--rounds", "2", "--quiet"),
+        ("extend", "RUN", "--trials", "3"),
+        ("extend", "RUN", "--rounds", "2"),
     ],
     "run": [("run", "dhf", *TINY, "--rounds", "3", "--seeds", "2")],
     "auto": [("auto", *TINY, "--budget", "48rounds", "--methods", "fedavg,fedprox,scaffold", "--rounds", "4")],
-    "reproduce": [("reproduce", "fedkf-table6", "--small", "--rounds", "2", "--seeds", "2", "--quiet")],
+    "reproduce": [("reproduce", "fedkf-table6", "--small", "--rounds", "2", "--seeds", "2")],
 }
 #: What says when and where something was made, or how long it took, and not what came out.
 CLOCK = re.compile(r"^(seconds\w*|created|git|versions|run)$")

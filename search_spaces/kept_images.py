@@ -1,4 +1,4 @@
-"""The files that `--keep-images` leaves in a trial's folder: their names, what is in them, and how large they are.
+"""The files that `keep_images` leaves in a trial's folder: their names, what is in them, and how large they are.
 
     images-<seed>-<round>.npz    one per seed and evaluated round
     images-<seed>-data.npz       one per seed: of the data

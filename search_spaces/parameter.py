@@ -27,6 +27,9 @@ from typing import Any, Literal, TypeVar
 
 from search_spaces.errors import UserError, nearest, sentence, unknown
 
+#: What a switch may be written as, on a command line or in a file.
+SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
 Kind = Literal["real", "integer", "choice", "flag", "text"]
 Work = Literal["", "steps", "samples"]
 Value = float | int | str | bool
@@ -107,9 +110,7 @@ class Parameter:
         if self.kind == "flag":
             if isinstance(raw, bool):
                 return raw
-            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(
-                str(raw).lower()
-            )
+            return SWITCH.get(str(raw).lower())
         if self.kind == "choice":
             # YAML reads a bare `none` as a string but `null` as None; both name the option `none`.
             return "none" if raw is None else str(raw)

@@ -24,7 +24,7 @@ reads it.
         model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
         clients-<seed>.safetensors, .json  the same of the clients' own models, each as it was measured last up to that
                                            round (`trainables.zoo`)
-        images-<seed>-<round>.npz, images-<seed>-data.npz    with --keep-images: see `search_spaces.kept_images`
+        images-<seed>-<round>.npz, images-<seed>-data.npz    with keep_images: see `search_spaces.kept_images`
 
 A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of
 `search_spaces.metrics` plus two lists over clients, `client_accuracy` (global model on the client's label mix) and

@@ -105,7 +105,7 @@ class Personal:
 
 @dataclass(frozen=True)
 class Painter:
-    """A generator in the state that a round has left it in, to be looked at (`--keep-images`).
+    """A generator in the state that a round has left it in, to be looked at (`keep_images`).
 
     paint: noise z ~ N(0, I) `(B, noise_dim)` and labels `(B,)` to images as models are fed them, `(B, ch, H, W)`. It
     works on modules of its own (`Federation.cached` under a role that training does not use) and draws nothing.

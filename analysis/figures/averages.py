@@ -33,7 +33,7 @@ def needs(runs: Sequence[Run]) -> str | None:
     found = images_of_run(runs[0])
     if found is not None and _rows(runs[0])[0]:
         return None
-    return "Mean images need a run of a method with a generator of images, with --keep-images; there are none."
+    return "Mean images need a run with --set keep_images=true of a method with a generator of images; there are none."
 
 
 def _rows(run: Run) -> tuple[list[tuple[object, ...]], int, int, int]:

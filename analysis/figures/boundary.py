@@ -48,7 +48,7 @@ def _shown(run: Run) -> tuple[KeptImages, list[int]] | None:
 def needs(runs: Sequence[Run]) -> str | None:
     if _shown(runs[0]) is not None:
         return None
-    return "Decision boundaries need a run on two-dimensional data (moons, blobs) with --keep-images."
+    return "Decision boundaries need a run on two-dimensional data (moons, blobs) with --set keep_images=true."
 
 
 def data(runs: Sequence[Run]) -> Drawing:

@@ -67,7 +67,7 @@ def _panels(runs: Sequence[Run]) -> Iterator[FeaturesPanel]:
 def needs(runs: Sequence[Run]) -> str | None:
     if next(_panels(runs), None) is not None:
         return None
-    return "Features need a run of a method with a generator of features (fedmdcg, fedcg, fedgen) with --keep-images."
+    return "Features need a run with --set keep_images=true of a method with features: fedmdcg, fedcg or fedgen."
 
 
 def data(runs: Sequence[Run]) -> Drawing:

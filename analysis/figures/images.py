@@ -59,7 +59,7 @@ def _is_pictured(arrays: Arrays, source: str) -> bool:
 def needs(runs: Sequence[Run]) -> str | None:
     if _shown(runs[0]) is not None:
         return None
-    return "Images need a run of a method with a generator of images, with --keep-images; there are none."
+    return "Images need a run with --set keep_images=true of a method with a generator of images; there are none."
 
 
 def data(runs: Sequence[Run]) -> Drawing:

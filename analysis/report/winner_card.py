@@ -85,7 +85,7 @@ def _beside(final: Run) -> str:
     words = ["fedtune", "run", method, *same_problem(method, values), "--seeds", str(len(final.chosen))]
     asked = final.experiment
     words += ["--seed", str(asked["seed"])] if asked.get("seed") else []
-    words += ["--data-dir", str(asked["data_dir"])] if asked.get("data_dir") else []
+    files = f"FEDTUNE_DATA={quote(str(asked['data_dir']))} " if asked.get("data_dir") else ""
     default = f"{method}-final"
     names = (default if n == 1 else f"{default}-{n}" for n in itertools.count(1))
     # One that is there may be of another problem.
@@ -93,7 +93,7 @@ def _beside(final: Run) -> str:
     made = os.path.join(folder, name)
     words += ["--name", name if folder == "runs" else made] if (folder, name) != ("runs", default) else []
     beside = ["fedtune", "compare", final.shown, made]
-    return f"{join(words)} && {join(beside)}"
+    return f"{files}{join(words)} && {join(beside)}"
 
 
 def unfinished(run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""Images that a trial has kept (`--keep-images`): `search_spaces.kept_images` says what its files hold.
+"""Images that a trial has kept (`keep_images`): `search_spaces.kept_images` says what its files hold.
 
 A file that is not what it should be is left out as if it were not there: a run directory may be half-copied, or come
 from a stranger.

@@ -65,7 +65,7 @@ def command(
             tables.say("They were taken from", row["taken"])
     if row["package"]:
         tables.say("Debian has them as a package, and `make data` brings it without root:", row["package"])
-    named = f"fedtune search fedavg --dataset {quote(row['name'])} --data-dir FOLDER"
+    named = f"FEDTUNE_DATA=FOLDER fedtune search fedavg --dataset {quote(row['name'])}"
     tables.say("Without a network, put them there, or into any other folder and name it:", named)
 
 

@@ -15,9 +15,9 @@ fedtune reproduce fedkf-table5 --small --seeds 5
 # A part of a table; another part is added to it later:
 fedtune reproduce fedmdcg-table1 --small --rows LT --columns omega=0.1
 # How many hours the paper's own data, model, rounds and seeds take:
-fedtune reproduce dfrd-table2 --data-dir ~/data --dry-run
-# With these:
-fedtune reproduce dfrd-table2 --data-dir ~/data
+fedtune reproduce dfrd-table2 --dry-run
+# With these, of which FEDTUNE_DATA names the folder with the data:
+fedtune reproduce dfrd-table2
 """
 
 

@@ -93,12 +93,12 @@ def _no_images(built: Simulation) -> list[str]:
     from trainables import registry
 
     if built.fed.kind != "images":
-        return [sentence("--keep-images", "left out for vectors, which are no images", built.settings.dataset)]
+        return [sentence("keep_images", "left out for vectors, which are no images", built.settings.dataset)]
     if built.method.painters is not None or is_plane(built.fed.shape):
         return []
     able = [name for name in registry.methods() if registry.method(name).painters is not None]
-    fix = f"Leave --keep-images out, or train one of {', '.join(able)}."
-    return [sentence("--keep-images", "left out for a method without a generator", built.method.name, fix=fix)]
+    fix = f"Leave keep_images out, or train one of {', '.join(able)}."
+    return [sentence("keep_images", "left out for a method without a generator", built.method.name, fix=fix)]
 
 
 def _not_measured(

@@ -30,7 +30,7 @@ def command(asked: ReproduceRequest, **changes: Any) -> str:
     asked = dataclasses.replace(asked, **changes)
     words = ["fedtune", "reproduce", asked.name, *(["--small"] if asked.small else [])]
     given: dict[str, object] = {"rows": ",".join(asked.rows) or None}
-    given |= {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset, "data-dir": asked.data_dir}
+    given |= {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset}
     given["runs-dir"] = None if asked.runs_dir == "runs" else asked.runs_dir
     words += [word for column in asked.columns for word in ("--columns", column)]
     return join([*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])

@@ -222,9 +222,9 @@ def is_driven(folder: Path) -> bool:
     return False
 
 
-def absolute(path: str | None) -> str | None:
-    """A path that still holds from another directory."""
-    return None if path is None else str(files.given(path).resolve())
+def absolute(path: str | Path | None) -> str | None:
+    """The folder of data sets, as a path that still holds from another directory."""
+    return None if path is None else str(files.given(path, "FEDTUNE_DATA").resolve())
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_a_server_that_dies_ends_a_search_over_methods(toy: Path, tmp_path: Path
         f"scored by this. Go on with `fedtune resume {folder}`."
     )
     assert "Traceback" not in err and "(raylet)" not in err
-    assert fedtune("resume", folder, "--quiet", cwd=tmp_path).returncode == 0
+    assert fedtune("resume", folder, cwd=tmp_path).returncode == 0
     assert not list(folder.rglob(".session-*")) and not leftovers(chosen_place())
 
 

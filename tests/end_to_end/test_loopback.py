@@ -52,7 +52,7 @@ def addresses(pid: int) -> set[str]:
 
 def test_a_search_listens_on_the_loopback_device_only(toy: Path, tmp_path: Path) -> None:
     budget = ("--trials", 2, "--rounds", 2, "--sampler", "random", "--set", "clients=3")
-    search = started("search", "fedavg", "--dataset", toy, *budget, "--name", "ports", "--quiet", cwd=tmp_path)
+    search = started("search", "fedavg", "--dataset", toy, *budget, "--name", "ports", cwd=tmp_path)
     seen: set[str] = set()
     commands = ""
     while search.poll() is None:

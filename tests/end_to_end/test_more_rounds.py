@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grid(folder: Path, toy: Path, method: str, space: str, name: str, rounds: int) -> Path:
-    words = ("--dataset", toy, *SMALL, "--sampler", "grid", "--seeds", 2, "--rounds", rounds, "--name", name, "--quiet")
+    words = ("--dataset", toy, *SMALL, "--sampler", "grid", "--seeds", 2, "--rounds", rounds, "--name", name)
     done = fedtune("search", method, "--space", space, *words, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "runs" / name
@@ -74,13 +74,13 @@ def test_two_rounds_and_forty_more_are_forty_two(folder: Path, toy: Path, extend
 @pytest.mark.numeric
 def test_killed_in_the_midst_it_ends_the_same(folder: Path, short: Path, extended: tuple[Path, str, str]) -> None:
     killed = Path(shutil.copytree(short, folder / "runs" / "killed"))
-    process = started("extend", killed, "--rounds", 40, "--quiet", cwd=folder)
+    process = started("extend", killed, "--rounds", 40, cwd=folder)
     # Two trials of two seeds have two rounds each; then some more.
     wait_for_rounds(killed, 2 * 2 * 2 + 10, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert "resumable" in fedtune("status", killed, cwd=folder).stdout
-    done = fedtune("resume", killed, "--quiet", cwd=folder)
+    done = fedtune("resume", killed, cwd=folder)
     assert done.returncode == 0 and frozen(killed) == frozen(extended[0]), done.stderr
 
 

@@ -31,7 +31,7 @@ def test_a_table_is_made_interrupted_continued_and_taken(tmp_path: Path) -> None
     again = fedtune(*WORDS, cwd=tmp_path, COLUMNS="80")
     assert again.returncode == 0 and len(before) == 4
     assert {path: path.read_bytes() for path in before} == before
-    other = fedtune(*WORDS[:3], "--rounds", "4", "--seeds", "2", "--quiet", cwd=tmp_path)
+    other = fedtune(*WORDS[:3], "--rounds", "4", "--seeds", "2", cwd=tmp_path)
     assert other.returncode == 2 and other.stdout == ""
     assert other.stderr.count("\n") == 1 and "was begun with 3 rounds, not 4" in other.stderr
 
@@ -53,7 +53,9 @@ def _interrupted(cwd: Path, folder: Path) -> None:
 def test_without_the_papers_data_it_says_what_is_missing(tmp_path: Path) -> None:
     empty = tmp_path / "data"
     empty.mkdir()
-    done = fedtune("reproduce", "dfrd-fig5", "--data-dir", empty, cwd=tmp_path, FEDTUNE_CACHE=str(tmp_path / "cache"))
+    done = fedtune(
+        "reproduce", "dfrd-fig5", cwd=tmp_path, FEDTUNE_DATA=str(empty), FEDTUNE_CACHE=str(tmp_path / "cache")
+    )
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "svhn" in done.stderr.lower() and str(empty) in done.stderr
     assert not (tmp_path / "runs").exists()

@@ -132,27 +132,29 @@ class Scene:
 
     def search(self, *words: object) -> Session:
         """The search that all cases make, as `runs/run`."""
-        asked = ("search", "fedavg", "--dataset", self.data, *SMALL, *BUDGET, "--name", "run", "--quiet")
+        asked = ("search", "fedavg", "--dataset", self.data, *SMALL, *BUDGET, "--name", "run")
         return self.start(*asked, *words)
 
     def resume(self, *words: object) -> Session:
-        return self.start("resume", self.run, "--quiet", *words)
+        return self.start("resume", self.run, *words)
 
     def auto(self) -> Session:
         """A search over two methods, as `runs/run`: a trial and two fresh seeds of each, a seed of the leader."""
         asked = ("auto", "--dataset", self.data, *SMALL, "--methods", ",".join(METHODS), "--budget", "14rounds")
         few = ("--rounds", 2, "--fresh-seeds", 2, "--final-seeds", 1, "--least", 1, "--concurrency", 2)
-        return self.start(*asked, *few, "--name", "run", "--quiet")
+        return self.start(*asked, *few, "--name", "run")
 
     def reproduce(self) -> Session:
         """A reproduction of two cells with a federation each, in `runs/`."""
         asked = ("reproduce", TABLE, "--small", "--dataset", self.data, "--rounds", 2, "--seeds", 1)
-        return self.start(*asked, "--concurrency", 2, "--quiet")
+        return self.start(*asked, "--concurrency", 2)
 
     def final(self) -> Session:
         """A final run that keeps a global model, those of the clients and images, as `runs/run`."""
         small = ("--set", f"clients={CLIENTS}", "--set", "local_steps=2", "--set", "model=mlp", "--dataset", "moons")
-        return self.start("run", "fedbabu", *small, "--rounds", 2, "--seeds", 1, "--keep-images", "--name", "run")
+        return self.start(
+            "run", "fedbabu", *small, "--rounds", 2, "--seeds", 1, "--set", "keep_images=true", "--name", "run"
+        )
 
     @property
     def table(self) -> Path:

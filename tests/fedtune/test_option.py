@@ -29,7 +29,9 @@ class Bread(Asked):
     seeds: Annotated[Sequence[str], Option(help="Seeds on top.", group="what")] = ()
     set: Annotated[Mapping[str, object] | Sequence[str], Option(help="Else, see --no-dark.", group="what")] = ()
     dark: Annotated[bool | None, Option(help="Dark.", group="where", flags=("--dark/--no-dark",))] = None
+    sliced: Annotated[bool, Option(help="Sliced.", group="what", by_set=True)] = False
     oven: Any = None
+    quiet: bool = False
 
 
 @fields_of(Bread)
@@ -70,7 +72,12 @@ def test_amounts_are_read_or_refused(given: Any, read: Any) -> None:
     assert read is None or made.parts == read
 
 
-def command(request: Bread, *, twice: Annotated[bool, Option(help="Twice.", group="how")] = False) -> None:
+def command(
+    request: Bread,
+    *,
+    twice: Annotated[bool, Option(help="Twice.", group="how")] = False,
+    as_json: Annotated[bool, Option(help="JSON.", group="where", flags=("--json",))] = False,
+) -> None:
     """Bakes."""
     got.append((request, twice))
 
@@ -92,7 +99,10 @@ def test_a_function_takes_the_fields() -> None:
 
 def test_an_editor_and_help_show_every_option() -> None:
     found = inspect.signature(bake)
-    assert list(found.parameters) == ["grain", "seeds", "set", "loaves", "salt", "crust", "dark", "oven"]
+    assert list(found.parameters) == ["grain", "seeds", "set", "sliced", "loaves", "salt", "crust", "dark"] + [
+        "oven",
+        "quiet",
+    ]
     assert str(found.parameters["loaves"]) == "loaves: int = 1"
     text = inspect.getdoc(bake)
     assert text is not None and text.startswith("Bakes.\n\nWhat is trained, and what counts:\n    grain: The grain.\n")
@@ -105,6 +115,10 @@ def test_every_problem_is_a_sentence() -> None:
         "loaves must be a whole number in [1, 9], got 0 (--loaves).",
         "salt must be a number in [0, 1], got 'much' (--salt).",
         "Unknown crust 'thic'. Did you mean 'thick'?",
+    ]
+    assert bake("rye", set={"sliced": True, "a": 1}) == Bread("rye", sliced=True, set={"a": 1})
+    assert list(option.problems(Bread("rye", set="sliced=thin"))) == [
+        "sliced must be true or false, got 'thin' (--set)."
     ]
     assert not list(option.problems(Bread("rye", loaves=9, salt=1, crust="thick")))
     for name, values in {"loaves": (True, 1.0, 10, "2"), "salt": (float("nan"), -0.1, False)}.items():
@@ -120,6 +134,8 @@ def test_every_problem_is_a_sentence() -> None:
         ("rye --loaves 3 --seeds flax --seeds poppy", Bread("rye", loaves=3, seeds=("flax", "poppy"))),
         ("rye --no-dark --set a=1 --salt 0.25", Bread("rye", dark=False, set=("a=1",), salt=0.25)),
         ("rye --dark --crust thick", Bread("rye", dark=True, crust="thick")),
+        ("rye --set sliced=no --set a=1 --set sliced=Yes", Bread("rye", sliced=True, set=("a=1",))),
+        ("rye --json", Bread("rye", quiet=True)),
     ],
 )
 def test_a_command_gets_the_same_request(typed: str, asked: Bread) -> None:

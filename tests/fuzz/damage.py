@@ -21,12 +21,12 @@ PLAIN_TO_SEE = {"torn", "empty", "removed", "folder", "shape"}
 #: What commands print of undamaged folders, by their words: the fields that damage must not change.
 Truths = Mapping[tuple[str, ...], Mapping[str, Any]]
 _SHAPES = (b"[1]\n", b"1\n", b"null\n", b'"x"\n', b"[]\n", b"true\n", b"x\n", b'{"a": [1, {"b": null}]}\n', b"\x00\n")
-_AGAIN = ("reproduce", TABLE, "--small", "--rounds", "2", "--seeds", "1", "--quiet", "--runs-dir")
+_AGAIN = ("reproduce", TABLE, "--small", "--rounds", "2", "--seeds", "1", "--runs-dir")
 #: Commands whose answers are known: of which folder they are, and the fields that must be as they are undamaged.
 TRUE = {
     ("export", "run", "--json"): ("run", ("parameters",)),
     ("status", "auto", "--json"): ("auto", ("leader", "leaderboard", "state")),
-    ("resume", "auto", "--quiet", "--json"): ("auto", ("leader", "leaderboard", "finished", "final")),
+    ("resume", "auto", "--json"): ("auto", ("leader", "leaderboard", "finished", "final")),
     ("export", f"auto/{run_folder.SEARCHES}/{METHODS[0]}", "--json"): ("auto", ("parameters",)),
     (*_AGAIN, "table", "--json"): ("table", ("claims", "verdicts", "numbers", "finished")),
 }
@@ -156,7 +156,7 @@ def _of_auto(folder: str) -> list[tuple[str, ...]]:
     return [
         ("status", folder, "--json"),
         ("status", folder),
-        ("resume", folder, "--quiet", "--json"),
+        ("resume", folder, "--json"),
         ("resume", folder),
         ("report", folder),
         ("report", folder, "--csv", "--latex"),

@@ -139,7 +139,7 @@ def commands(run: str) -> st.SearchStrategy[tuple[str, ...]]:
             ("report", run, "--csv", "--latex"),
             ("report", run, "--anonymous", "-o", "report.html"),
             ("resume", run),
-            ("resume", run, "--quiet", "--json"),
+            ("resume", run, "--json"),
             ("extend", run, "--trials", "2"),
             ("extend", run, "--rounds", "1"),
             ("export", run, "--json"),

@@ -98,7 +98,7 @@ def test_datasets_says_where_files_belong(cli: Cli, tmp_path: Path, monkeypatch:
     assert [row["name"] for row in fedtune.datasets()] == data.names()
     shown = cli("datasets", "cifar10").stdout
     assert data.describe("cifar10").files[0] in shown
-    assert f"{tmp_path}/downloads" in shown and "--dataset cifar10 --data-dir FOLDER" in shown
+    assert f"{tmp_path}/downloads" in shown and "FEDTUNE_DATA=FOLDER fedtune search fedavg --dataset cifar10" in shown
     shown = cli("datasets", "fmnist").stdout
     assert all(str(place) in shown for place in data.places(data.describe("fmnist")))
     assert "dataset-fashion-mnist" in shown and "make data" in shown and "MD5 of the unpacked files" in shown

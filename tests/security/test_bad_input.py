@@ -85,7 +85,6 @@ CommandLine = Callable[..., tuple[int, str, str]]
         (["search", "fedavg", "--name", "~nobody-of-that-name/x"], "The path .* cannot be used"),
         (["search", "fedavg", "--dataset", f"./{LONG}"], "cannot be used .--dataset.: File name too long"),
         (["search", "fedavg", "--dataset", "./loop"], "cannot be used .--dataset.: Too many levels"),
-        (["search", "fedavg", "--data-dir", "loop"], "cannot be used: Too many levels"),
         (["search", "fedavg", "--space", f"{LONG}.yaml"], "File name too long"),
         (["report", LONG], "cannot be used: File name too long"),
         (["status", "loop/x"], "cannot be used: Too many levels"),
@@ -109,6 +108,14 @@ def test_a_command_line_is_refused_in_a_sentence(
     assert (code, out) == (2, "") and re.search(said, err), err
     assert all(len(line) < 1000 for line in err.splitlines()) and "\x1b" not in err and "Traceback" not in err
     assert tree(here) == before
+
+
+def test_a_folder_of_data_sets_that_no_file_can_be_in(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDTUNE_DATA", "loop")
+    code, out, err = command_line("search", "fedavg")
+    assert (code, out) == (2, "") and "cannot be used (FEDTUNE_DATA): Too many levels" in err
 
 
 GOING_ON = (("resume",), ("extend", "--trials", "2"))

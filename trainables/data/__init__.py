@@ -103,9 +103,9 @@ def _registered(source: Source, data_dir: str | None) -> Dataset:
         return cache.prepare(_key(source), source.name, source.title, lambda work: fetch.read_unpacked(source, work))
     folders = places(source)
     if data_dir is not None:
-        folders = [given(data_dir, "--data-dir")]
+        folders = [given(data_dir, "FEDTUNE_DATA")]
         if not folders[0].is_dir():
-            raise UserError(sentence("--data-dir", "an existing folder", Shown(f"'{folders[0]}'")))
+            raise UserError(sentence("FEDTUNE_DATA", "an existing folder", Shown(f"'{folders[0]}'")))
     root = next((folder for folder in folders if _has(source, folder)), folders[0])
     unpacked = source.unpacked(root)
 

@@ -295,6 +295,6 @@ def writable(folder: Path | None = None) -> Iterator[None]:
                 "on a disk with free space" if full else "writable",
                 Shown(str(error.strerror or error)),
                 str(folder or home()),
-                f"{fix} {'FEDTUNE_CACHE' if folder is None else '--data-dir'} to another folder.",
+                f"{fix} {'FEDTUNE_CACHE' if folder is None else 'FEDTUNE_DATA'} to another folder.",
             )
         ) from error

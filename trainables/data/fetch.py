@@ -184,7 +184,7 @@ def _download(source: Source, file: File, root: Path) -> None:
             f"Data set {source.name}",
             "downloadable or in place",
             Shown(problem),
-            fix=f"{packaged} {files} into {root}, or name the folder that has them with --data-dir.",
+            fix=f"{packaged} {files} into {root}, or name the folder that has them in FEDTUNE_DATA.",
         )
     )
 

@@ -1,4 +1,4 @@
-"""What `--keep-images` keeps of a round: images of the method's generators, and of two-dimensional data the classes
+"""What `keep_images` keeps of a round: images of the method's generators, and of two-dimensional data the classes
 that models predict over the plane. Of a generator of features: where what it makes lies among what the extractor makes
 of test images, on the plane of their first two principal components (FedMD-CG Fig. 2). `search_spaces.kept_images` says
 what the arrays are.

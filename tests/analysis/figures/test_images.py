@@ -81,7 +81,7 @@ def test_original_images_alone_are_no_picture_of_a_generator(root: Path, tmp_pat
     run = with_originals(with_images(root, tmp_path / "run"))
     for path in (run.path / "trials" / "0000").glob("images-7-000*"):
         path.unlink()
-    assert "--keep-images" in str(images.needs([run]))
+    assert "--set keep_images=true" in str(images.needs([run]))
 
 
 def test_rounds_are_drawn_evenly_and_the_last_one_is(root: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_means_of_the_last_round_stand_beside_those_of_the_data(run: Run) -> Non
 
 def test_without_images_both_say_what_they_need(loaded: dict[str, Run]) -> None:
     for figure in (images, averages):
-        assert "--keep-images" in str(figure.needs([loaded["final"]]))
+        assert "--set keep_images=true" in str(figure.needs([loaded["final"]]))
 
 
 def test_colour_images_keep_their_channels() -> None:

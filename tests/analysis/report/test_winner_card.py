@@ -241,7 +241,7 @@ def test_a_page_without_names_has_none_in_the_next_command(search: Path, final: 
     content = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(content | {"data_dir": "/home/me/data"}))
     run = load_run(search)
-    assert "--data-dir /home/me/data" in next_step(run, final_runs(run))[0]
+    assert "FEDTUNE_DATA=/home/me/data fedtune run" in next_step(run, final_runs(run))[0]
     line = next_step(anonymous(run), final_runs(run))[0]
     assert "/home" not in line and str(search.parent) not in line and "compare one-final ./fedrolex-final" in line
 

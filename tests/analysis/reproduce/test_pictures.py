@@ -87,7 +87,7 @@ def test_images_stand_under_the_name_of_their_row(tmp_path: Path) -> None:
     means = dataclasses.replace(made, reproduction=dataclasses.replace(made.reproduction, figures=("averages",)))
     assert [heading for heading, _ in picture(means, "averages").figures] == ["mul", "add", "cat"]
     none = dataclasses.replace(made, runs={key: run for key, run in made.runs.items() if key[0] == "none"})
-    assert "with --keep-images; there are none" in picture(none, "images").missing
+    assert "with --set keep_images=true of a method" in picture(none, "images").missing
 
 
 def test_rebuilt_images_stand_side_by_side(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ def second(scene: Scene, *words: object) -> str:
     short=True,
 )
 def resume(scene: Scene) -> str:
-    return second(scene, "resume", scene.run, "--quiet")
+    return second(scene, "resume", scene.run)
 
 
 @case("second driver: extend", "`extend` of a run that a search drives; the search ends as ever.", REFUSED, moments=1)
 def extend(scene: Scene) -> str:
-    return second(scene, "extend", scene.run, "--trials", 2, "--quiet")
+    return second(scene, "extend", scene.run, "--trials", 2)
 
 
 @case("two searches of one name", "Both begin at the same moment: one is refused, the other one ends as ever.", REFUSED)

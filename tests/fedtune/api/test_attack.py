@@ -81,7 +81,7 @@ def test_a_file_gives_its_pictures_beside_itself(toy: Path, tmp_path: Path) -> N
 def test_a_run_gives_its_best_trial_with_its_seed(toy: Path, tmp_path: Path) -> None:
     folder = run_with_one_trial(tmp_path / "one", toy)
     done = CliRunner().invoke(
-        app, ["attack", str(folder), "--images", "1", "--steps", "2", "--private", "searched", "--quiet", "--json"]
+        app, ["attack", str(folder), "--images", "1", "--steps", "2", "--private", "searched", "--json"]
     )
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)

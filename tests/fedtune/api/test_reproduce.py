@@ -205,7 +205,7 @@ def test_the_folder_must_be_one_of_reproduce(mine: Path) -> None:
     ],
 )
 def test_bad_requests_are_one_sentence_and_write_nothing(mine: Path, words: list[str], said: str) -> None:
-    done = CliRunner().invoke(app, ["reproduce", *words, "--runs-dir", str(mine), "--quiet"])
+    done = CliRunner().invoke(app, ["reproduce", *words, "--runs-dir", str(mine)])
     assert isinstance(done.exception, UserError) and len(done.exception.problems) == 1
     assert said in str(done.exception)
     assert not mine.exists()

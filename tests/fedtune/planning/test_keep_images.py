@@ -27,10 +27,19 @@ def test_a_search_and_a_final_run_record_it(toy: Path, tmp_path: Path) -> None:
         assert stored["keep_images"] is True and Experiment.from_yaml(stored, "here").keep_images
 
 
+def test_where_data_sets_are_is_recorded(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on finds them whatever the environment says by then."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDTUNE_DATA", "data")
+    given = asked(toy, tmp_path)
+    assert plan(SearchRequest("dfrd", **given)).experiment.data_dir == str(tmp_path / "data")
+    assert plan(SearchRequest("dfrd", data_dir="mine", **given)).experiment.data_dir == str(tmp_path / "mine")
+
+
 def test_a_method_without_a_generator_is_refused(toy: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         plan_run(RunRequest("fedavg", **asked(toy, tmp_path)), 1)
     assert refused.value.problems == (
-        "--keep-images must be left out for a method without a generator, got 'fedavg'. Leave --keep-images out, or "
+        "keep_images must be left out for a method without a generator, got 'fedavg'. Leave keep_images out, or "
         "train one of dense, dfrd, dhf, fedcg, fedftg, fedgen, fedkf, fedmdcg.",
     )

@@ -58,7 +58,7 @@ def test_clients_may_be_drawn_all_the_same(people: Path) -> None:
         ("dfrd", {"dataset": "vectors.npz"}, "holds vectors, and dfrd, which generates images, needs images"),
         ("fedproto", {"dataset": "vectors.npz"}, "fedproto, whose models are made for images, needs images"),
         ("fedavg", {"dataset": "vectors.npz", "set": ("model=cnn",)}, "model must be auto, mlp or one of your own for"),
-        ("fedavg", {"dataset": "vectors.npz", "keep_images": True}, "--keep-images must be left out for vectors"),
+        ("fedavg", {"dataset": "vectors.npz", "keep_images": True}, "keep_images must be left out for vectors"),
         ("fedavg", {"dataset": "vectors.npz", "set": ("attack_images=2",)}, "attack_images must be 0 for vectors"),
     ],
 )  # fmt: skip

@@ -120,7 +120,7 @@ def test_a_grid_is_one_run_of_many_points(tmp_path: Path, timed: list[tuple[str,
 
 def test_a_dry_run_says_it_and_creates_nothing(tmp_path: Path, timed: list[tuple[str, int]]) -> None:
     runs = tmp_path / "runs"
-    words = ["reproduce", "fedmdcg-table1", "--small", "--rows", "LT", "--columns", "omega=1", "--dry-run", "--quiet"]
+    words = ["reproduce", "fedmdcg-table1", "--small", "--rows", "LT", "--columns", "omega=1", "--dry-run"]
     words += ["--rounds", "2", "--seeds", "1", "--runs-dir", str(runs)]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output

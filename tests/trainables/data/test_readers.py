@@ -579,7 +579,7 @@ def test_without_network_one_sentence_says_where_to_put_what(name: str, tmp_path
     assert "\n" not in text
     for file in data.describe(name).files:
         assert file in text
-    assert f"into {tmp_path / 'cache' / 'downloads'}, or name the folder that has them with --data-dir." in text
+    assert f"into {tmp_path / 'cache' / 'downloads'}, or name the folder that has them in FEDTUNE_DATA." in text
     assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
     assert not data.is_ready(name)
 
@@ -747,7 +747,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
 
 
 def test_data_dir_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--data-dir must be an existing folder"):
+    with pytest.raises(UserError, match="FEDTUNE_DATA must be an existing folder"):
         data.load("cifar10", str(tmp_path / "nowhere"))
 
 

@@ -5,7 +5,7 @@
 
 A point is drawn evenly from its shape, and a sum of evenly drawn whole numbers is added to each of its coordinates. All
 of it is in whole numbers from a generator of fixed seed, so no processor can make other points. A model for them is
-`mlp`; `--keep-images` keeps what models predict over the plane.
+`mlp`; `keep_images` keeps what models predict over the plane.
 """
 
 from __future__ import annotations
