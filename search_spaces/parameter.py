@@ -249,6 +249,13 @@ def text(default: str, *, symbol: str = "", doc: str, source: str = "", conditio
     return _declare("text", default, doc, symbol=symbol, source=source, condition=condition)
 
 
+def other_default(declaring: type, name: str, default: Value, **changes: Any) -> Any:
+    """The parameter that `declaring` has under this name, with another default; `changes`: what else is otherwise."""
+    declared: Parameter = next(item for item in dataclasses.fields(declaring) if item.name == name).metadata[_METADATA]
+    changed = dataclasses.replace(declared, default=default, **changes)
+    return dataclasses.field(default=default, metadata={_METADATA: changed})
+
+
 def canonical(key: str) -> str:
     """What a user typed, as the key: `lambda_` and `lambda` are both `lambda`; dashes are underscores."""
     return key.strip().replace("-", "_").rstrip("_")

@@ -19,6 +19,7 @@ from search_spaces.parameter import (
     defaults,
     flag,
     integer,
+    other_default,
     parameters,
     real,
     text,
@@ -176,6 +177,19 @@ def test_a_declaration_that_says_everything() -> None:
         "a_flag": NOTHING | every | {"name": "a_flag", "kind": "flag", "default": False, "doc": "F.", "tune": True},
         "a_text": NOTHING | known | {"name": "a_text", "kind": "text", "default": "t", "doc": "T."},
     }
+
+
+def test_another_default_keeps_what_it_does_not_change() -> None:
+    @dataclass(frozen=True)
+    class Whole:
+        rate: float = real(0.5, low=0.1, high=9.0, log=True, symbol="η", doc="R.", source="Eq. 1", tune=(0.2, 2.0))
+
+    @dataclass(frozen=True)
+    class Part(Whole):
+        rate: float = other_default(Whole, "rate", 0.7, source="Eq. 2", tune=False)
+
+    assert Part().rate == 0.7 and Whole().rate == 0.5
+    assert said(Part)["rate"] == said(Whole)["rate"] | {"default": 0.7, "source": "Eq. 2", "tune": False}
 
 
 def test_a_parameter_made_by_hand_says_nothing_more_either() -> None:

@@ -13,10 +13,9 @@ architecture and allow two: by default ν is 0 and the federation is everybody's
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from search_spaces.errors import sentence
-from search_spaces.parameter import choice, integer, real
+from search_spaces.parameter import choice, other_default, real
 from trainables import models
 from trainables.data.partition import RECIPES
 from trainables.federation import Federation, FederationConfig
@@ -29,9 +28,16 @@ from trainables.wire import Params
 WIDE = ("cnn", "cnn2", "cnn3", "resnet10")
 
 
-def _deep_share(default: float) -> Any:
-    return real(
-        default,
+#: With these values local training is in DHF's federation, for the limits of methods that then share nothing.
+LOCAL = {"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25}
+
+
+@dataclass(frozen=True)
+class DeepClients(LocalTraining):
+    """Who has the deep model beside the federation's: nobody, unless ν says so."""
+
+    nu: float = real(
+        0.0,
         low=0.0,
         high=1.0,
         symbol="ν",
@@ -39,13 +45,6 @@ def _deep_share(default: float) -> Any:
         source="DHF Sec. 5",
         condition=True,
     )
-
-
-@dataclass(frozen=True)
-class DeepClients(LocalTraining):
-    """Who has the deep model beside the federation's: nobody, unless ν says so."""
-
-    nu: float = _deep_share(0.0)
     deep_model: str = choice("cnn3", WIDE, doc="The deep clients' model.", source="DHF Sec. 5")
 
 
@@ -53,7 +52,7 @@ class DeepClients(LocalTraining):
 class MixedArchitectures(DeepClients):
     """Every second client has the deep model, in DHF's federation."""
 
-    nu: float = _deep_share(0.5)
+    nu: float = other_default(DeepClients, "nu", 0.5)
     model: str = choice("cnn2", WIDE, doc="The model of the other clients.", source="DHF Sec. 5")
     partition: str = choice(
         "dir_pfl",
@@ -64,26 +63,9 @@ class MixedArchitectures(DeepClients):
     client_test_fraction: float = real(
         0.25, low=0.05, high=0.5, doc="Share of its own samples a client keeps for testing.", source="DHF Sec. 5"
     )
-    lr: float = real(
-        0.005, low=1e-6, high=10.0, log=True, symbol="η", doc="Learning rate of the clients' SGD.", tune=(1e-4, 0.1)
-    )
-    local_epochs: int = integer(
-        1,
-        low=0,
-        high=1000,
-        symbol="E",
-        doc="Passes over the client's data per round; 0 uses local_steps.",
-        source="DHF Sec. 5",
-    )
-    batch_size: int = integer(
-        10,
-        low=1,
-        high=4096,
-        log=True,
-        symbol="B",
-        doc="Mini-batch size (at most the client's samples).",
-        source="DHF Sec. 5",
-    )
+    lr: float = other_default(LocalTraining, "lr", 0.005, tune=(1e-4, 0.1))
+    local_epochs: int = other_default(LocalTraining, "local_epochs", 1, source="DHF Sec. 5")
+    batch_size: int = other_default(LocalTraining, "batch_size", 10, source="DHF Sec. 5")
 
 
 def name_of(config: DeepClients, fed: Federation, client: int) -> str:

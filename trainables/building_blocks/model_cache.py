@@ -23,7 +23,7 @@ from typing import Any
 from search_spaces.parameter import choice, flag
 from trainables.federation import Federation
 from trainables.local import LocalTraining
-from trainables.method import Method
+from trainables.method import Limit, Method
 from trainables.params import average, unpack
 from trainables.rng import Rng
 from trainables.wire import Params, Upload
@@ -107,3 +107,9 @@ def caching(method: Method) -> Method:
         return model
 
     return replace(method, server=server, global_model=global_model, readouts=readouts)
+
+
+def oca_limit(values: Mapping[str, object], **more: object) -> Limit:
+    """With these values a caching method is FedAvg with T1, where some of the clients take part in a round."""
+    cached = {"readout": "oca", **more, "active_clients": 2}
+    return Limit({**values, **cached}, equals="fedavg", other=cached)

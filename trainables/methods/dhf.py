@@ -39,12 +39,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from search_spaces.parameter import choice, flag, integer, real
+from search_spaces.parameter import choice, flag, integer, other_default, real
 from trainables import models
 from trainables.building_blocks import painting, prototypes
 from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
 from trainables.building_blocks.mixed_architectures import (
+    LOCAL,
     WIDE,
     MixedArchitectures,
     client_network,
@@ -60,7 +61,6 @@ from trainables.building_blocks.server_distillation import (
     label_distribution,
 )
 from trainables.federation import ClientData, Federation, FederationConfig
-from trainables.generators import MERGE_OPS
 from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method, Painter
 from trainables.models import Model
@@ -131,22 +131,15 @@ class Config(ServerDistillation, MixedArchitectures):
     gme_interval: int = integer(
         10, low=0, high=100_000, doc="Rounds between trainings of the global model; 0: there is none."
     )
-    kd_temperature: float = real(
-        1.0,
-        low=0.1,
-        high=100.0,
-        log=True,
-        symbol="T_kd",
-        doc="Temperature of both softmaxes in every KL term.",
-        tune=(1.0, 20.0),
-    )
-    noise_dim: int = integer(100, low=1, high=4096, symbol="d", doc="Width of the generator's noise.")
-    merge_op: str = choice(
+    kd_temperature: float = other_default(ServerDistillation, "kd_temperature", 1.0, source="")
+    noise_dim: int = other_default(ServerDistillation, "noise_dim", 100, source="")
+    merge_op: str = other_default(
+        ServerDistillation,
+        "merge_op",
         "ncat",
-        MERGE_OPS,
-        symbol="o",
         doc="How noise and label are merged; ncat appends the one-hot label.",
         source="DHF Sec. 3.2.1",
+        tune=False,
     )
 
 
@@ -414,11 +407,5 @@ METHOD = Method(
     images=True,
     follows_plan=lambda config, rounds: config.gme_interval > 0 and rounds % config.gme_interval != 0,
     traffic={"pma": ("prototype/", "count/", "head/"), "gme": ("model/", "request")},
-    limits=(
-        Limit(
-            {"lambda": 0, "head_mixing": False, "nu": 0, "gme_interval": 0},
-            equals="local",
-            other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25},
-        ),
-    ),
+    limits=(Limit({"lambda": 0, "head_mixing": False, "nu": 0, "gme_interval": 0}, equals="local", other=LOCAL),),
 )

@@ -41,11 +41,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from search_spaces.parameter import choice, integer, real
+from search_spaces.parameter import choice, other_default, real
 from trainables import models
 from trainables.building_blocks import distillation_bases
 from trainables.building_blocks.generator_aggregation import (
-    AGGREGATIONS,
     GeneratorAggregation,
     aggregate,
     draw_noise,
@@ -107,33 +106,9 @@ class Config(GeneratorAggregation):
         doc="First-moment decay of the Adams of generator and discriminator on the clients; FedCG's code has 0.5.",
         source="FedMD-CG code; FedCG code",
     )
-    server_agg: str = choice(
-        "kd",
-        AGGREGATIONS,
-        doc="What the server does with generators and classifiers.",
-        source="FedMD-CG Table 3",
-        tune=("ave_star", "kd", "kdc"),
-    )
-    server_steps: int = integer(
-        20,
-        low=0,
-        high=1000,
-        symbol="I_s",
-        doc="Adam steps of the server's distillation.",
-        source="FedMD-CG code",
-        tune=(5, 200),
-        work="steps",
-    )
-    server_lr: float = real(
-        1e-3,
-        low=1e-7,
-        high=1.0,
-        log=True,
-        symbol="η_s",
-        doc="Adam learning rate of the server's distillation.",
-        source="FedMD-CG code",
-        tune=(1e-5, 1e-2),
-    )
+    server_agg: str = other_default(GeneratorAggregation, "server_agg", "kd", tune=("ave_star", "kd", "kdc"))
+    server_steps: int = other_default(GeneratorAggregation, "server_steps", 20, source="FedMD-CG code")
+    server_lr: float = other_default(GeneratorAggregation, "server_lr", 1e-3, source="FedMD-CG code")
 
 
 @dataclass(frozen=True)

@@ -147,11 +147,5 @@ METHOD = Method(
     global_model=no_global_model,
     architectures=mixed.architectures,
     client_network=mixed.client_network,
-    limits=(
-        Limit(
-            {"gamma": 0, "nu": 0},
-            equals="local",
-            other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25},
-        ),
-    ),
+    limits=(Limit({"gamma": 0, "nu": 0}, equals="local", other=mixed.LOCAL),),
 )

@@ -39,7 +39,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from search_spaces.parameter import choice, integer, real
+from search_spaces.parameter import choice, other_default, real
 from trainables.building_blocks import painting
 from trainables.building_blocks.distillation_bases import (
     WITHOUT_SERVER_STEPS,
@@ -57,7 +57,6 @@ from trainables.building_blocks.losses import diversity, kl_rows
 from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers
 from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation
-from trainables.generators import MERGE_OPS
 from trainables.local import LocalJob
 from trainables.method import Method
 from trainables.methods.dfrd import CHANNELS
@@ -104,27 +103,9 @@ class Config(ServerDistillation, LabelCounting, DistillationBase):
         "as large.",
         source="DFRD code",
     )
-    label_weighting: str = choice(
-        "static",
-        ("average", "static", "dynamic"),
-        symbol="τ",
-        doc="Counts behind τ and p(y).",
-        source="FedFTG",
-        tune=True,
-    )
-    gen_steps: int = integer(
-        1,
-        low=0,
-        high=1000,
-        symbol="I_g",
-        doc="Generator steps per alternation.",
-        source="FedFTG code",
-        tune=(1, 20),
-        work="steps",
-    )
-    merge_op: str = choice(
-        "cat", MERGE_OPS, symbol="o", doc="How noise and label embedding are merged.", source="DFRD code", tune=True
-    )
+    label_weighting: str = other_default(LabelCounting, "label_weighting", "static", source="FedFTG")
+    gen_steps: int = other_default(ServerDistillation, "gen_steps", 1, source="FedFTG code")
+    merge_op: str = other_default(ServerDistillation, "merge_op", "cat", source="DFRD code")
 
 
 def download(config: Config, fed: Federation, state: State, client: int) -> Payload:

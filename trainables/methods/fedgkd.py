@@ -29,7 +29,7 @@ from torch.func import functional_call
 
 from search_spaces.parameter import choice, flag, integer, real
 from trainables.building_blocks.losses import kd_kl
-from trainables.building_blocks.model_cache import Cache, ModelCache, caching
+from trainables.building_blocks.model_cache import Cache, ModelCache, caching, oca_limit
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, Objective
 from trainables.method import Limit, Method
@@ -163,11 +163,7 @@ METHOD = caching(
         server=server,
         limits=(
             Limit({"gamma": 0}, equals="fedavg"),
-            Limit(
-                {"gamma": 0, "readout": "oca", "active_clients": 2},
-                equals="fedavg",
-                other={"readout": "oca", "active_clients": 2},
-            ),
+            oca_limit({"gamma": 0}),
             Limit({"buffer": 1}, equals="fedgkd", other={"buffer": 1, "teacher": "vote"}),
         ),
     )

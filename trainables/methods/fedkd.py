@@ -306,11 +306,5 @@ METHOD = Method(
     global_network=mutual_pair.shared_network,
     other_networks={"shared": mutual_pair.shared_network},
     follows_plan=lambda config, rounds: config.energy_start != config.energy_end,
-    limits=(
-        Limit(
-            {"kd_weight": 0, "nu": 0},
-            equals="local",
-            other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25},
-        ),
-    ),
+    limits=(Limit({"kd_weight": 0, "nu": 0}, equals="local", other=mixed.LOCAL),),
 )

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, flag, integer, real
 from trainables import models
 from trainables.building_blocks.losses import kd_kl
-from trainables.building_blocks.model_cache import Cache, Readout, both, chosen, remember
+from trainables.building_blocks.model_cache import Cache, Readout, both, chosen, oca_limit, remember
 from trainables.building_blocks.painting import judged_by
 from trainables.federation import ClientData, Federation
 from trainables.generators.noise import NoiseGenerator
@@ -341,16 +341,8 @@ METHOD = Method(
     limits=(
         Limit({"gamma": 0}, equals="fedavg"),
         Limit({"gamma": 0, "active_clients": 2}, equals="fedavg", other={"active_clients": 2, "model_cache": True}),
-        Limit(
-            {"gamma": 0, "readout": "oca", "active_clients": 2},
-            equals="fedavg",
-            other={"readout": "oca", "active_clients": 2},
-        ),
-        Limit(
-            {"gamma": 0, "readout": "oca", "cache_init": "w0", "active_clients": 2},
-            equals="fedavg",
-            other={"readout": "oca", "cache_init": "w0", "active_clients": 2},
-        ),
+        oca_limit({"gamma": 0}),
+        oca_limit({"gamma": 0}, cache_init="w0"),
         Limit({"gamma": 0, "local_epochs": 2, "equal_local_steps": False}, equals="fedavg", other={"local_epochs": 2}),
         Limit({"kd_from_round": 100}, equals="fedavg"),
         # With every client drawn in every round the two averages are one.

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import torch
 
-from search_spaces.parameter import integer
+from search_spaces.parameter import other_default
 from trainables.building_blocks.server_optimiser import by_size, weights
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, LocalTraining
@@ -44,11 +44,10 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 class Config(LocalTraining):
     """Local training, counted in passes over a client's data."""
 
-    local_epochs: int = integer(
+    local_epochs: int = other_default(
+        LocalTraining,
+        "local_epochs",
         2,
-        low=0,
-        high=1000,
-        symbol="E",
         doc="Passes over the client's data per round; 0 uses local_steps, the same for all, which is FedAvg.",
         source="FedNova, experiments",
         tune=(1, 5),

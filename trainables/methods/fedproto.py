@@ -187,11 +187,5 @@ METHOD = Method(
     client_network=client_network,
     around=prototypes.NearestPrototype,
     shares_label_counts=True,
-    limits=(
-        Limit(
-            {"lambda": 0, "predict": "head", "nu": 0},
-            equals="local",
-            other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25},
-        ),
-    ),
+    limits=(Limit({"lambda": 0, "predict": "head", "nu": 0}, equals="local", other=mixed.LOCAL),),
 )

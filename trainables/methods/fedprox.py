@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import real
-from trainables.building_blocks.model_cache import ModelCache, caching
+from trainables.building_blocks.model_cache import ModelCache, caching, oca_limit
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, Objective
 from trainables.method import Limit, Method
@@ -85,11 +85,7 @@ METHOD = caching(
         server=fedavg.server,
         limits=(
             Limit({"mu": 0}, equals="fedavg"),
-            Limit(
-                {"mu": 0, "readout": "oca", "active_clients": 2},
-                equals="fedavg",
-                other={"readout": "oca", "active_clients": 2},
-            ),
+            oca_limit({"mu": 0}),
         ),
     )
 )

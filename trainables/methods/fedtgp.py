@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from search_spaces.parameter import real
+from search_spaces.parameter import other_default, real
 from trainables import models
 from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import prototypes
@@ -50,16 +50,7 @@ from trainables.wire import Params, Payload, Upload
 class Config(PrototypePasses, PrototypeTraining):
     """FedProto's client, and the training of the prototypes."""
 
-    lambda_: float = real(
-        10.0,
-        low=0.0,
-        high=1e4,
-        log=True,
-        symbol="λ",
-        doc="Weight of the distance to the class prototype.",
-        source="FedTGP code",
-        tune=(0.1, 100),
-    )
+    lambda_: float = other_default(PrototypeTraining, "lambda_", 10.0, source="FedTGP code", tune=(0.1, 100))
     margin_cap: float = real(
         100.0,
         low=0.0,
@@ -180,11 +171,5 @@ METHOD = Method(
     architectures=mixed.architectures,
     client_network=fedproto.client_network,
     around=prototypes.NearestPrototype,
-    limits=(
-        Limit(
-            {"lambda": 0, "predict": "head", "nu": 0},
-            equals="local",
-            other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25},
-        ),
-    ),
+    limits=(Limit({"lambda": 0, "predict": "head", "nu": 0}, equals="local", other=mixed.LOCAL),),
 )

@@ -158,11 +158,5 @@ METHOD = Method(
     client_network=mixed.client_network,
     global_network=mutual_pair.shared_network,
     other_networks={"shared": mutual_pair.shared_network},
-    limits=(
-        Limit(
-            {"alpha": 1, "beta": 1, "nu": 0},
-            equals="local",
-            other={"model": "cnn2", "partition": "dir_pfl", "client_test_fraction": 0.25},
-        ),
-    ),
+    limits=(Limit({"alpha": 1, "beta": 1, "nu": 0}, equals="local", other=mixed.LOCAL),),
 )

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from search_spaces.parameter import real
-from trainables.building_blocks.model_cache import ModelCache, caching
+from trainables.building_blocks.model_cache import ModelCache, caching, oca_limit
 from trainables.building_blocks.split_model import body_module, body_of
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, Objective
@@ -138,11 +138,7 @@ METHOD = caching(
         server=fedavg.server,
         limits=(
             Limit({"mu": 0}, equals="fedavg"),
-            Limit(
-                {"mu": 0, "readout": "oca", "active_clients": 2},
-                equals="fedavg",
-                other={"readout": "oca", "active_clients": 2},
-            ),
+            oca_limit({"mu": 0}),
         ),
     )
 )
