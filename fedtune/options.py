@@ -62,13 +62,13 @@ class Setting(Files):
     """The federation that is trained, and its data."""
 
     space: Annotated[
-        str,
+        str | Any,
         Option(
             help="A named search space (`fedtune spaces METHOD`), or a .yaml file.", group="what", complete="spaces"
         ),
     ] = "default"
     dataset: Annotated[
-        str | Path | None,
+        str | Path | Any | None,
         Option(help="A data set's name, a folder of images, an .npz file, or a .csv or .parquet table.", group="what"),
     ] = None
     label: Annotated[
@@ -78,6 +78,8 @@ class Setting(Files):
         str | None,
         Option(help="Of a table: the column that says whose row it is.", group="what", value="COLUMN"),
     ] = None
+    #: A network's name, `FILE.py:CLASS`, or its class. (On the command line: `--set model=…`.)
+    model: Any = None
     resize: Annotated[
         str | None, Option(help="Bring a folder's images to this size, such as 32 or 32x24.", group="what")
     ] = None
@@ -217,7 +219,7 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     """What `fedtune search` is asked for; None stands for the value of the space's profile, or else for the default."""
 
     method: Annotated[
-        str, Argument(help="The method to tune; `fedtune methods` lists all methods.", complete="methods")
+        str | Any, Argument(help="The method to tune; `fedtune methods` lists all methods.", complete="methods")
     ]
     _: KW_ONLY
     metric: Annotated[

@@ -54,6 +54,8 @@ class Code:
 
 #: What this process has run: by path the text and the module.
 _run: dict[str, tuple[Code, ModuleType]] = {}
+#: The files that are being run now.
+_running: list[str] = []
 #: What this process was told to run, by path: named by the user, or (in a trial) sent by the driver.
 _named: dict[str, Code | None] = {}
 
@@ -151,12 +153,31 @@ def forget() -> None:
     _named.clear()
 
 
+def check_not_running() -> None:
+    """Raises `UserError` where a file of a user's own asks for a run while it is run itself."""
+    if _running:
+        raise UserError(
+            f"{_running[-1]} asks fedtune for a run whenever its text is read, as trials do. Put that call below "
+            f'`if __name__ == "__main__":`.'
+        )
+
+
 def file_of(value: Any) -> Path | None:
     """The file in which a class, a function or a module that a program has at hand is written; None where there is
     none, as in a notebook's cell."""
     owner = value if isinstance(value, ModuleType) else sys.modules.get(getattr(value, "__module__", ""))
     found = getattr(owner, "__file__", None)
     return Path(found).resolve() if found and Path(found).is_file() else None
+
+
+def class_reference(given: Any) -> str:
+    """`mynet.py:Net` of a class that a program has at hand, which is thereby named by the user. Raises `UserError`
+    where it stands in no file."""
+    path, name = file_of(given), getattr(given, "__qualname__", "")
+    if path is None or not name.isidentifier():
+        must = "a name, FILE.py:CLASS, or a class that stands at the top of a file"
+        raise UserError(sentence("model", must, Shown(name or repr(given)), fix="Write it into a file of its own."))
+    return f"{named(path, 'model')}:{name}"
 
 
 def file_that_has(value: Any) -> Path | None:
@@ -208,6 +229,7 @@ def _execute(code: Code) -> ModuleType:
     made = importlib.util.module_from_spec(spec)
     made.__file__ = code.path
     sys.modules[name] = made
+    _running.append(code.path)
     try:
         exec(compile(code.text, code.path, "exec"), made.__dict__)
     except Exception as error:  # whatever somebody's file raises
@@ -216,6 +238,8 @@ def _execute(code: Code) -> ModuleType:
         raise UserError(
             f"{code.path} cannot be run{f' (line {line})' if line else ''}: {type(error).__name__}: {error}."
         ) from error
+    finally:
+        _running.pop()
     return made
 
 

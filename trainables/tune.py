@@ -16,6 +16,8 @@ import contextlib
 import errno
 import io
 import itertools
+import math
+import statistics
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +28,11 @@ from typing import Any, Protocol
 import ray
 from ray import tune
 
-from search_spaces.errors import EnvironmentFault, UserError
-from search_spaces.parameter import Value
-from trainables import own_code
+from search_spaces.errors import EnvironmentFault, UserError, sentence
+from search_spaces.metrics import METRICS
+from search_spaces.parameter import Value, convert_all
+from trainables import models, own_code, registry
+from trainables.data import objects
 from trainables.simulation.replicates import Replicates
 from trainables.worker import environment, process
 from trainables.worker.environment import Environment
@@ -97,6 +101,64 @@ def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
     """What Ray is to set aside for the job in `config`."""
     job: Job = config["job"]
     return tune.PlacementGroupFactory([{"CPU": job.cpus} | ({"GPU": job.gpu_share} if job.gpu_share > 0 else {})])
+
+
+def federation(
+    method: object, *, seeds: Sequence[int] = (0,), data_dir: str | None = None, **fixed: Any
+) -> type[tune.Trainable]:
+    """A federation of a method as a plain Trainable, for a `tune.Tuner` of one's own with any searcher and scheduler.
+
+        tuner = tune.Tuner(federation("dfrd", dataset="digits"), param_space={"alpha": tune.uniform(0.25, 1.5)}, …)
+
+    `fixed` are values by name (dataset, rounds, clients …), as `--set` takes them; the Tuner's configuration holds the
+    others. A step is a round, and its result has every metric of the round, mean over `seeds`; it is done after the
+    last round. A dataset may also be arrays (x, y), a DataFrame or a data set of PyTorch, and a model a class. Raises
+    `UserError` where a value cannot be used."""
+    name = registry.named(method)
+    if "dataset" in fixed:
+        fixed["dataset"] = objects.reference(fixed["dataset"])
+    if isinstance(fixed.get("model"), str):
+        fixed["model"] = models.named(fixed["model"])
+    elif "model" in fixed:
+        fixed["model"] = own_code.class_reference(fixed["model"])
+    values = convert_all(registry.declared(name), fixed)
+    code = registry.own_codes(name, values)
+    if not seeds:
+        raise UserError(sentence("seeds", "at least one whole number", seeds))
+
+    class Federation(tune.Trainable):
+        def setup(self, config: dict[str, Any]) -> None:
+            own_code.given(code)
+            granted = self.trial_resources
+            process.set_threads(1 if granted is None else max(1, int(granted.required_resources.get("CPU", 1))))
+            given = convert_all(registry.declared(name), {**values, **config})
+            device = "cuda" if ray.get_gpu_ids() else "cpu"
+            if device == "cuda":
+                process.use_gpu()
+            self.simulated = Replicates(name, given, tuple(seeds), device=device, data_dir=data_dir)
+
+        def reset_config(self, new_config: dict[str, Any]) -> bool:
+            self.setup(new_config)
+            return True
+
+        def step(self) -> dict[str, Any]:
+            rows = self.simulated.step()
+            found: dict[str, Any] = {}
+            for key, first in rows[0].items():
+                if key in METRICS and not isinstance(first, list):
+                    of_seeds = [value for row in rows if (value := row.get(key)) is not None]
+                    found[key] = statistics.fmean(of_seeds) if len(of_seeds) == len(rows) else math.nan
+            done = self.simulated.round >= self.simulated.rounds
+            return {**found, "round": self.simulated.round, tune.result.DONE: done}
+
+        def save_checkpoint(self, checkpoint_dir: str) -> None:
+            self.simulated.save(Path(checkpoint_dir) / "federation")
+
+        def load_checkpoint(self, checkpoint: Any) -> None:
+            self.simulated.load(Path(checkpoint) / "federation")
+
+    Federation.__name__ = Federation.__qualname__ = name
+    return Federation
 
 
 class Trial(tune.Trainable):

@@ -25,6 +25,7 @@ from fedtune.machine import resources
 from fedtune.option import fields_of
 from fedtune.options import RunRequest
 from fedtune.planning.checks import RUNS, named_folder
+from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
 from fedtune.planning.settings import configuration, overrides
@@ -98,6 +99,7 @@ def run(request: RunRequest) -> Final:
 
 def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
     """The plan of a final run over `count` seeds, those that come after the first `after` of the request's."""
+    request = spelled(request)
     problems: list[str] = []
     problems.extend(option.problems(request))
     try:

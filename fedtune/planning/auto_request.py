@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedtune import option
 from fedtune.options import AutoRequest, SearchRequest
 from fedtune.planning import checks
+from fedtune.planning.objects import model_of
 from fedtune.planning.preflight import preflight
 from fedtune.planning.selection import recorded
 from fedtune.planning.settings import data_of, settled
@@ -140,6 +141,7 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
     of_data = {canonical(name): str(value) for name, value in given if canonical(name) in own.OPTIONS}
     asked: list[tuple[str, object]] = [*data_of(request, of_data, problems).items()]
     asked += [] if request.rounds is None else [("rounds", request.rounds)]
+    asked += [] if request.model is None else [("model", model_of(request.model))]
     asked += [(name, value) for name, value in given if canonical(name) not in of_data]
     found = {method: _of_space(request.space, method, shared) or dict(shared) for method in methods}
     for name, value in asked:

@@ -17,6 +17,7 @@ from fedtune.planning import checks
 from fedtune.planning.budget import Budget, budgeted
 from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions
+from fedtune.planning.objects import spelled
 from fedtune.planning.preflight import preflight
 from fedtune.planning.selection import Selection, selectable, selected_by
 from fedtune.planning.settings import settled
@@ -57,10 +58,8 @@ class Plan:
 
 def plan(request: SearchRequest) -> Plan:
     """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
-    from trainables import registry
-
+    request = spelled(request)
     problems: list[str] = []
-    request = dataclasses.replace(request, method=registry.named(request.method))
     folder, time = _folder(request, problems), _options(request, problems)
     space = (settings := settled(request, problems)).space
     selection = selected_by(request, settings, problems)

@@ -19,7 +19,7 @@ from search_spaces.files import given
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
 from trainables import data
-from trainables.data import own
+from trainables.data import objects, own
 from trainables.data.partition import NATURAL
 
 
@@ -129,6 +129,8 @@ def _assigned(
         asked.append(("dataset", request.dataset, "--dataset"))
     if request.rounds is not None:
         asked.append(("rounds", request.rounds, "--rounds"))
+    if request.model is not None:
+        asked.append(("model", request.model, "model"))
     if isinstance(request.set, Mapping):
         asked += [(name, given, "--set") for name, given in request.set.items()]
     else:
@@ -159,7 +161,9 @@ def _assigned(
 def data_of(request: AutoRequest, said: Mapping[str, str], problems: list[str]) -> dict[str, Value]:
     """The data set that is asked for, with what is `said` of it by --set or by options, and with its clients where they
     exist already."""
-    found: dict[str, Value] = {} if request.dataset is None else {"dataset": _dataset(str(request.dataset))}
+    found: dict[str, Value] = (
+        {} if request.dataset is None else {"dataset": _dataset(objects.reference(request.dataset))}
+    )
     of_options = {name: value for name in own.OPTIONS if (value := getattr(request, name)) is not None}
     _refer(found, {**of_options, **said}, request.data_dir, problems)
     return found

@@ -1,0 +1,84 @@
+"""What a program hands over in place of a name or a path: a method, a model's class, data, a space. Each becomes what a
+command line would have named, so that a run records it and can be resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from search_spaces import files
+from search_spaces.errors import Shown, UserError, sentence
+
+Request = TypeVar("Request")
+
+
+def spelled(request: Request) -> Request:
+    """The request with names and paths alone. Raises `UserError` where one of its objects has no file."""
+    from trainables import own_code
+
+    own_code.check_not_running()
+    asked: Any = request
+    changes: dict[str, Any] = {}
+    fields = {field.name for field in dataclasses.fields(asked)}
+    for name, named in (("method", _method), ("dataset", _dataset), ("model", model_of)):
+        if name in fields and (value := getattr(asked, name)) is not None:
+            changes[name] = named(value)
+    if "space" in fields and isinstance(asked.space, Mapping):
+        changes["space"] = _space(asked.space, changes.get("method", asked.method))
+    spelled_out: Request = dataclasses.replace(asked, **changes)
+    return spelled_out
+
+
+def _method(given: object) -> str:
+    from trainables import registry
+
+    return registry.named(given)
+
+
+def _dataset(given: object) -> str:
+    from trainables.data import objects
+
+    return objects.reference(given)
+
+
+def model_of(given: object) -> str:
+    """A model's name, `mynet.py:Net`, or a class that stands in a file."""
+    if isinstance(given, str):
+        return given
+    from trainables import own_code
+
+    return own_code.class_reference(given)
+
+
+def _space(given: Mapping[str, Any], method: str) -> str:
+    """The path of a file in the cache folder that says the same as the mapping: what such a file holds, or what it
+    holds under `search`. A list is a grid there, a pair of numbers in a tuple an interval."""
+    import yaml
+
+    from trainables.data import cache
+
+    said = dict(given) if "search" in given or "vary" in given else {"search": dict(given)}
+    said = {"method": method, **said}
+    said["search"] = {str(key): _entry(str(key), value) for key, value in dict(said.get("search") or {}).items()}
+    try:
+        text = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError as error:
+        raise UserError(sentence("space", "made of numbers, texts, lists and mappings", Shown(str(error)))) from error
+    path = cache.home() / "given" / hashlib.blake2b(text.encode(), digest_size=12).hexdigest() / "own.yaml"
+    with cache.writable():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.replace(path, text)
+    return str(path)
+
+
+def _entry(key: str, value: object) -> object:
+    """What a space file says of one parameter."""
+    if isinstance(value, tuple):
+        if len(value) != 2:
+            raise UserError(sentence(key, "a pair (low, high), a list of values, or a mapping", value))
+        return {"low": value[0], "high": value[1]}
+    if isinstance(value, list):
+        return {"options" if any(isinstance(one, str) for one in value) else "grid": value}
+    return value
