@@ -1,11 +1,17 @@
-"""What sets methods apart, in the words of the papers; a new method needs no entry."""
+"""What sets methods apart, in the words of the papers: a method that says that label counts leave the clients sends
+them, and no other does. A new method needs no entry."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+from tests.contracts.test_methods import CPU, METHODS, values_for
 from trainables import registry
 from trainables.federation import FederationConfig
+from trainables.simulation.rounds import Simulation
 
 GLOBAL, WIDTHS, OWN, COUNTS = (
     "global model",
@@ -45,5 +51,34 @@ def test_fedftg_keeps_what_a_client_draws_and_refuses_what_does_not_fit() -> Non
     assert method.check(method.Config(base="fedrolex"), fed) == []
 
 
-def test_heterofl_without_reduction_is_fedavg() -> None:
-    assert [(limit.values, limit.equals) for limit in registry.method("heterofl").limits] == [({"rho": 0}, "fedavg")]
+#: The methods whose papers let clients tell the server how many samples of each class they trained on or hold.
+SHARE_COUNTS = {"dfrd", "dhf", "fedftg", "fedgen", "fedmdcg", "fedproto"}
+
+
+#: Every method as it is, and FedCG with each of its aggregations.
+CASES: list[tuple[str, dict[str, str]]] = [(name, {}) for name in METHODS]
+CASES += [("fedcg", {"server_agg": aggregation}) for aggregation in ("ave", "ave_star", "kd", "kdc")]
+
+
+@pytest.mark.parametrize(("name", "changes"), CASES)
+def test_label_counts_leave_the_clients_of_the_methods_that_say_so(
+    name: str, changes: dict[str, str], toy: Path
+) -> None:
+    s = Simulation(name, values_for(name, toy) | changes, 3, CPU)
+    _, results = s.exchange()
+    for client, result in results.items():
+        counts = {key: t for key, t in result.upload.items() if "count" in key}
+        assert bool(counts) == s.method.sends_label_counts(s.config)
+        held = torch.bincount(s.data.clients[client].y, minlength=s.fed.classes)
+        assert name != "dhf" or {k: int(t) for k, t in counts.items()} == {
+            f"count/{label}": int(n) for label, n in enumerate(held) if n > 0
+        }
+        assert all(torch.all(t <= held) for key, t in counts.items() if key == "label_counts")
+    said = {word for word in s.method.capabilities if word.startswith("label counts leave clients")}
+    assert name != "fedcg" or bool(counts) == (changes.get("server_agg") == "kdc"), "only its distillation by p(y)"
+    depends = {"label counts leave clients in some configurations"}
+    assert said == (depends if name == "fedcg" else {"label counts leave clients"} if counts else set())
+
+
+def test_the_methods_of_these_papers_say_so() -> None:
+    assert all(registry.method(name).shares_label_counts is True for name in SHARE_COUNTS)

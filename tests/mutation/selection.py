@@ -57,7 +57,7 @@ ALSO = {
     "trainables/federation.py": ["tests/trainables/simulation/test_rounds.py"],
     "trainables/local.py": ["tests/trainables/building_blocks/test_local.py"],
     "trainables/params.py": ["tests/trainables/building_blocks/test_params.py"],
-    "trainables/rng.py": ["tests/trainables/building_blocks/test_rng.py"],
+    "trainables/rng.py": ["tests/trainables/building_blocks/test_params.py"],
 }
 
 #: The contracts, which hold every method to what it declares.

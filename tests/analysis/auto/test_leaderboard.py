@@ -1,9 +1,12 @@
-"""The leaderboard over methods, from runs made on the fake simulation without Ray."""
+"""The leaderboard over methods, from runs made on the fake simulation without Ray, and the expected best of k trials,
+against the mean over every draw."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
-from analysis.auto import LeaderboardRow
+from analysis.auto import LeaderboardRow, expected_best
 from analysis.auto.leaderboard import leaderboard_rows
 from analysis.runs import Run
 from tests.analysis.varied import asked
@@ -99,3 +102,17 @@ def test_who_keeps_the_requirements_leads(found: tuple[dict[str, Run], dict[str,
     bound = (free["a"].mean + free["b"].mean) / 4
     leader, other = board(found, f"val_wlp<={bound!r}")
     assert leader.method == "a" and leader.missed == 0 and other.missed > 0
+
+
+VALUES = [0.2, 0.9, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_it_is_the_mean_over_all_draws_with_replacement(k: int) -> None:
+    draws = list(itertools.product(VALUES, repeat=k))
+    assert expected_best(VALUES, k) == pytest.approx(statistics.fmean(map(max, draws)))
+    assert expected_best(VALUES, k, sign=-1.0) == pytest.approx(statistics.fmean(map(min, draws)))
+
+
+def test_nothing_has_no_best() -> None:
+    assert math.isnan(expected_best([], 3))

@@ -1,4 +1,4 @@
-"""Averages of named tensors."""
+"""Averages of named tensors, and random streams: records of earlier versions rest on these very numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from trainables.params import average, put_state, take_state
+from trainables.rng import Rng
 
 
 def test_an_average_is_weighted_and_takes_whole_numbers_from_the_first() -> None:
@@ -57,3 +58,10 @@ def test_an_optimiser_goes_on_as_if_it_had_not_ended() -> None:
     step(other, fresh, 2.0)
     assert torch.equal(layer.weight, other.weight) and torch.equal(layer.bias, other.bias)
     assert float(take_state(fresh, other)["weight/step"]) == 2
+
+
+def test_a_key_is_half_of_eight_bytes_of_the_paths_digest() -> None:
+    """`b2sum -l 64` of the text 3/'a'/'b'/1 is ac5dbc5f8bed9252."""
+    assert Rng(3).child("a").key("b", 1) == Rng(3, ("a",)).key("b", 1) == 0xAC5DBC5F8BED9252 // 2
+    assert Rng(3).key("a", "b", 1) == Rng(3).child("a", "b").key(1), "the path counts, not how it was made"
+    assert len({Rng(3).key("ab"), Rng(3).key("a", "b"), Rng(4).key("ab"), Rng(3).key("ba")}) == 4

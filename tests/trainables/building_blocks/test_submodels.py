@@ -1,4 +1,4 @@
-"""Sub-model extraction and Eq. (1), against counting by hand."""
+"""Sub-model extraction and Eq. (1), against counting by hand; what a client says of its classes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from tests.contracts.test_methods import values_for
+from tests.contracts.test_methods import CPU, values_for
 from trainables import models
 from trainables.building_blocks import submodels
+from trainables.building_blocks.partial_training import masked_cross_entropy, owned_classes
 from trainables.federation import Federation, budgets
 from trainables.methods import feddropout, fedrolex, heterofl
 from trainables.params import put, take
@@ -190,3 +192,20 @@ def test_clients_do_not_train_on_each_others_weights(toy: Path) -> None:
     before = take(fed.network())
     first.upload["model/head.bias"].add_(1.0)
     assert torch.equal(before["head.bias"], take(fed.network())["head.bias"])
+
+
+def test_a_client_names_the_classes_it_holds_where_that_is_asked(toy: Path) -> None:
+    s = Simulation("heterofl", values_for("heterofl", toy), 3, CPU)
+    data = s.data.clients[0]
+    lacking = replace(data, y=torch.tensor([0, 1, 3]).repeat(len(data))[: len(data)])
+    assert owned_classes(s.config, lacking) == {}
+    owned = owned_classes(replace(s.config, own_class_rows_only=True), lacking)["owned"]
+    assert owned.tolist() == [True, True, False, True]
+
+
+def test_logits_of_classes_that_are_not_held_count_as_0() -> None:
+    logits = torch.tensor([[1.0, 5.0, 2.0], [0.5, -3.0, 1.0]])
+    loss = masked_cross_entropy(torch.tensor([True, False, True]))(nn.Identity(), logits, torch.tensor([0, 2]))
+    rows = np.array([[1.0, 0.0, 2.0], [0.5, 0.0, 1.0]])
+    expected = np.mean([np.log(np.exp(row).sum()) - row[y] for row, y in zip(rows, (0, 2), strict=True)])
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
