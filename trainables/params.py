@@ -41,6 +41,20 @@ def equal(one: Params, other: Params) -> bool:
     return not one or bool(torch.stack([(tensor == other[name]).all() for name, tensor in one.items()]).all())
 
 
+def versions(params: Params) -> tuple[tuple[str, Tensor, int], ...] | None:
+    """What `params` hold now, to be compared with `is_same`; None where a change in place could not be noticed."""
+    if any(tensor.is_inference() for tensor in params.values()):
+        return None
+    return tuple((name, tensor, tensor._version) for name, tensor in params.items())
+
+
+def is_same(one: tuple[tuple[str, Tensor, int], ...] | None, other: tuple[tuple[str, Tensor, int], ...] | None) -> bool:
+    """Whether both `versions` are of the same tensors, unchanged. Nothing is computed for the answer."""
+    if one is None or other is None or len(one) != len(other):
+        return False
+    return all(a[0] == b[0] and a[1] is b[1] and a[2] == b[2] for a, b in zip(one, other, strict=True))
+
+
 def average(many: Iterable[tuple[Params, float]]) -> Params:
     """The weighted mean of equally shaped parameters; weights are normalised to sum to one.
 

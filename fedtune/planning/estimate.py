@@ -371,6 +371,7 @@ class _ShortRound:
         if training is not None:
             clients = tuple(replace(c, step_share=min(1.0, steps / self._steps(training, c))) for c in clients)
         validation = None if s.data.validation is None else _cut(s.data.validation, images, own)
+        s.remembered = []
         s.data = replace(s.data, clients=clients, validation=validation, test=_cut(s.data.test, images, own))
         return s
 

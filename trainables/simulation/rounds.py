@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from search_spaces import kept_images as kept
 from search_spaces.errors import UserError
@@ -25,7 +25,7 @@ from search_spaces.parameter import Value
 from trainables import registry
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
-from trainables.params import average, count_bytes, equal, put
+from trainables.params import average, count_bytes, equal, is_same, put, versions
 from trainables.rng import Rng
 from trainables.simulation import attack, evaluation, executors, federated_data, kept_images
 from trainables.simulation.checkpoint import from_tree, to_tree
@@ -33,6 +33,10 @@ from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
 from trainables.wire import ClientResult, Params, Payload, Upload
 from trainables.worker.rounds_jsonl import Row as Row
+
+#: What `trainables.simulation.evaluation.global_metrics` returns, and that beside the `versions` of what was measured.
+GlobalMetrics = tuple[dict[str, float], list[float]]
+Remembered = tuple[tuple[tuple[str, Tensor, int], ...] | None, GlobalMetrics]
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class Simulation:
         self.keeps_personal = False
         #: Whether images are kept, and those of the last evaluated round (`trainables.simulation.kept_images`).
         self.keeps_images, self.kept_images = False, kept_images.Arrays()
+        #: The global models of the last evaluated round, with what was measured of them.
+        self.remembered: list[Remembered] = []
         rng = self.fed.rng.child("init")
         self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
 
@@ -230,12 +236,13 @@ class Simulation:
         trained."""
         row: Row = {}
         model = self.global_model()
+        before, self.remembered = self.remembered, []
         if model is not None:
-            metrics, row["client_accuracy"] = evaluation.global_metrics(self._loaded(model), self.data)
+            metrics, row["client_accuracy"] = self._global_metrics(model, before)
             row |= metrics
         if self.method.readouts is not None:
             for name, readout in self.method.readouts(self.config, self.fed, self.progress.state).items():
-                metrics, _ = evaluation.global_metrics(self._loaded(readout), self.data)
+                metrics, _ = self._global_metrics(readout, before)
                 row |= {
                     key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS
                 }
@@ -260,6 +267,16 @@ class Simulation:
             else:
                 row |= evaluation.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
         return row
+
+    def _global_metrics(self, params: Params, before: Sequence[Remembered]) -> GlobalMetrics:
+        """The metrics of a global model. One that was measured in this round or the one `before` is not measured
+        again: a method may keep its model for several rounds, or have it as a readout too."""
+        now = versions(params)
+        metrics = next((found for seen, found in (*self.remembered, *before) if is_same(seen, now)), None)
+        if metrics is None:
+            metrics = evaluation.global_metrics(self._loaded(params), self.data)
+        self.remembered.append((now, metrics))
+        return metrics[0], list(metrics[1])
 
     def _keep_personal(self, models: Mapping[int, Params]) -> None:
         """Notes what is measured of clients. Copies: a cohort that is trained as one program has its weights in one

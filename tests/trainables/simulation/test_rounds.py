@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from tests.contracts.test_methods import simulate, values_for
 from trainables import registry
 from trainables.federation import FederationConfig
 from trainables.local import LocalTraining, draw_batches
-from trainables.params import average, count_bytes, equal, pack, put, unpack
+from trainables.params import average, count_bytes, equal, is_same, pack, put, unpack, versions
 from trainables.rng import Rng
-from trainables.simulation import evaluation, federated_data
+from trainables.simulation import evaluation, federated_data, rounds
 from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.rounds import Simulation, choose_cohort
 from trainables.wire import ClientResult
@@ -208,6 +209,51 @@ def test_rounds_to_target_is_the_first_round_that_reaches_it(toy: Path, tmp_path
     again = Simulation("fedavg", values_for("fedavg", toy, target=0.6, rounds=3), 3, torch.device("cpu"))
     again.load(s.save())
     assert again.progress.reached == s.progress.reached
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "times"),
+    [
+        ("fedavg", {}, 4),  # another model after every round
+        ("fedavg", {"lr": 1e-6, "active_clients": 1}, 4),  # also where it has hardly changed
+        ("fedkf", {}, 8),  # two readouts; the global model is one of them
+        ("dhf", {"model": "cnn2", "gme_interval": 3, "server_iters": 1}, 3),  # first, third and last round
+    ],
+)
+def test_a_global_model_is_measured_once_and_the_rows_are_the_same(
+    method: str, values: dict[str, object], times: int, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[object] = []
+
+    def counted(*arguments: object) -> object:
+        measured.append(1)
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    def rows() -> list[dict[str, object]]:
+        _, found = simulate(method, toy, 4, rounds=4, clients=2, local_steps=1, **values)
+        return [{key: value for key, value in row.items() if "seconds" not in key} for row in found]
+
+    whole = evaluation.global_metrics
+    monkeypatch.setattr(evaluation, "global_metrics", counted)
+    found = rows()
+    assert len(measured) == times
+    monkeypatch.setattr(rounds, "is_same", lambda *_: False)
+    assert rows() == found and len(measured) > 2 * times - (method == "fedavg")
+
+
+def test_a_model_that_is_changed_in_place_is_measured_again() -> None:
+    """No method of ours does; one of the user's own might."""
+    params = {"a": torch.ones(2), "b": torch.zeros(2, 2)}
+    before = versions(params)
+    assert is_same(before, versions(dict(params)))
+    assert not is_same(before, versions({"a": params["a"], "b": params["b"].clone()}))
+    assert not is_same(before, versions({"a": params["a"], "c": params["b"]}))
+    assert not is_same(before, versions({"a": params["a"]}))
+    put(types.SimpleNamespace(state_dict=lambda: params), {name: tensor + 1 for name, tensor in params.items()})  # type: ignore[arg-type]
+    assert not is_same(before, versions(params))
+    with torch.inference_mode():
+        unseen = {"a": torch.ones(2)}
+    assert not is_same(versions(unseen), versions(unseen))
 
 
 @pytest.fixture
