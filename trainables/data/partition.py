@@ -13,8 +13,10 @@
 A recipe decides only how many samples of each class every client gets, a table of counts `(N, C)`; which ones they are
 is a uniform draw that all recipes share. Every sample goes to exactly one client.
 
-Size guard: a table in which a client has fewer than `min_size` samples is drawn again, at most 10 000 times; then the
-minimum is relaxed to 2 (with a warning in the log), and if that fails too the user is told.
+Size guard: a table in which a client has fewer than `min_size` samples is drawn again, at most 10 000 times; of more
+than 100 clients less often, so that the time grows with the number of samples and no faster. Then the table that misses
+least is completed (with a warning in the log): a client that has too few gets samples of its own classes, and where
+these do not suffice of others, from the clients that hold most of them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ from search_spaces.errors import UserError, sentence, unknown
 #: No recipe, as nothing is drawn: see `natural`.
 NATURAL = "natural"
 DRAWS = 10_000
-RELAXED_MINIMUM = 2
+#: Tables of so many rows together are drawn at most, where that is fewer than `DRAWS` tables.
+ROWS = 1_000_000
+#: What dir_pfl asks of a client at least, however many there are.
+FEWEST = 2
 #: So many tables are remembered.
 REMEMBERED = 64
 #: B / (1 − 0.75) for DHF's batch of 10: every client can fill a test batch from its quarter (PFLlib).
@@ -81,7 +86,7 @@ def partition(
     """The indices into `labels` `(n,)` that each client holds, shuffled; disjoint, together all of 0 … n−1.
 
     The same generator state gives the same partition. `omega` is used by the Dirichlet recipes, `classes_per_client`
-    by `pathological`. Raises `UserError` for an unknown recipe and where no client sizes of at least 2 can be had."""
+    by `pathological`. Raises `UserError` for an unknown recipe, and where not every client can have `min_size`."""
     if recipe not in RECIPES:
         raise UserError(unknown("partition", recipe, RECIPES))
     labels = np.asarray(labels)
@@ -89,7 +94,7 @@ def partition(
     if recipe == "pathological":
         _check_pathological(task)
     if recipe == "dir_pfl":
-        min_size = max(min(max(min_size, PFL_MINIMUM), task.total // clients // 2), RELAXED_MINIMUM)
+        min_size = max(min(max(min_size, PFL_MINIMUM), task.total // clients // 2), FEWEST)
     return _deal(_draw(recipe, task, min_size, rng), labels, rng)
 
 
@@ -110,47 +115,92 @@ def _draw(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> C
         state,
     )
     if asked not in _drawn:
-        counts, minimum = _first_allowed(recipe, task, min_size, rng)
+        counts, completed = _allowed(recipe, task, min_size, rng)
         counts.flags.writeable = False
         if len(_drawn) >= REMEMBERED:
             _drawn.pop(next(iter(_drawn)))
-        _drawn[asked] = counts, minimum, rng.bit_generator.state
-    counts, minimum, rng.bit_generator.state = _drawn[asked]
-    if minimum < min_size:
+        _drawn[asked] = counts, completed, rng.bit_generator.state
+    counts, completed, rng.bit_generator.state = _drawn[asked]
+    if completed:
         logger.warning(
-            "partition %s (omega %g, %d clients): no draw gives every client %d samples, accepted %d",
-            recipe,
-            task.omega,
-            task.clients,
-            min_size,
-            minimum,
+            "partition %s (omega %g, %d clients): no draw gives every client %d samples, %d clients got the rest from "
+            "others",
+            *(recipe, task.omega, task.clients, min_size, completed),
         )
     return counts
 
 
-#: The table, the minimum it keeps and the generator's state after it, by all that they depend on.
+#: The table, how many of its clients were given more, and the generator's state after it, by all that they depend on.
 _drawn: dict[tuple[Any, ...], tuple[Counts, int, Any]] = {}
 
 
-def _first_allowed(recipe: str, task: Task, min_size: int, rng: np.random.Generator) -> tuple[Counts, int]:
-    """The first table drawn that passes the size guard, and the minimum that it was held against."""
-    relaxed = min(RELAXED_MINIMUM, min_size)
-    for minimum in dict.fromkeys((min_size, relaxed)):
-        if task.total < minimum * task.clients:
-            continue
-        for _ in range(DRAWS):
-            counts = RECIPES[recipe](task, rng)
-            if counts is not None and counts.sum(axis=1).min() >= minimum:
-                return counts, minimum
-    raise UserError(
-        sentence(
-            "clients",
-            f"few enough for each to hold at least {relaxed} of the {task.total} training samples",
-            task.clients,
-            f"partition {recipe}, omega {task.omega:g}",
-            "Use fewer clients, a larger omega or another partition.",
+def _allowed(recipe: str, task: Task, minimum: int, rng: np.random.Generator) -> tuple[Counts, int]:
+    """The first table drawn that passes the size guard; or that which misses least, completed, and how many of its
+    clients missed something."""
+    where = f"partition {recipe}, omega {task.omega:g}"
+    if task.total < minimum * task.clients:
+        raise UserError(
+            sentence(
+                "clients",
+                f"at most {task.total // minimum}, for each to hold at least {minimum} of the {task.total} training "
+                "samples",
+                task.clients,
+                where,
+                f"Use fewer clients, or a min_samples of at most {task.total // task.clients}.",
+            )
         )
-    )
+    best, least = None, task.total
+    for _ in range(max(1, min(DRAWS, ROWS // task.clients))):
+        counts = RECIPES[recipe](task, rng)
+        if counts is None:
+            continue
+        missing = int(np.maximum(minimum - counts.sum(axis=1), 0).sum())
+        if missing == 0:
+            return counts, 0
+        if missing < least:
+            best, least = counts, missing
+    found = None if best is None else completed(best, minimum, own_only=recipe == "pathological")
+    if best is None or found is None:
+        raise UserError(
+            sentence(
+                "clients",
+                f"few enough for each to hold at least {minimum} of the {task.total} training samples",
+                task.clients,
+                where,
+                "Use fewer clients, a smaller min_samples, a larger omega or another partition.",
+            )
+        )
+    return found, int((best.sum(axis=1) < minimum).sum())
+
+
+def completed(counts: Counts, minimum: int, *, own_only: bool) -> Counts | None:
+    """The same table with at least `minimum` samples for every client. One that has fewer gets samples of the classes
+    that it holds, of the one that it holds most of first; then, unless `own_only`, of the others. They come from the
+    client that holds most of the class, then from the next one; nobody gives what it needs for its own minimum. None
+    where that is not possible."""
+    counts = counts.copy()
+    spare = counts.sum(axis=1) - minimum
+    givers = np.argsort(-counts, axis=0, kind="stable")
+    #: By class, the first of its givers that may have something left: what they have only becomes less.
+    first = np.zeros(counts.shape[1], dtype=np.int64)
+    for client in np.flatnonzero(spare < 0):
+        own = counts[client].copy()
+        for label in np.lexsort((-counts.sum(axis=0), -own)):
+            if own_only and own[label] == 0:
+                break
+            while spare[client] < 0 and first[label] < len(counts):
+                giver = givers[first[label], label]
+                given = min(-spare[client], spare[giver], counts[giver, label])
+                if given <= 0:
+                    first[label] += 1
+                    continue
+                counts[giver, label] -= given
+                counts[client, label] += given
+                spare[giver] -= given
+                spare[client] += given
+        if spare[client] < 0:
+            return None
+    return counts
 
 
 def _deal(counts: Counts, labels: NDArray[np.integer], rng: np.random.Generator) -> list[NDArray[np.int64]]:
