@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedtune.api.figure import figure as figure
     from fedtune.api.findings import load_model as load_model
     from fedtune.api.load import load as load
+    from fedtune.api.new import new as new
     from fedtune.api.objective import objective as objective
     from fedtune.api.reproduce import reproduce as reproduce
     from fedtune.api.resume import resume as resume
@@ -53,6 +54,7 @@ _PUBLIC = {
     "figure": "fedtune.api.figure",
     "report": "analysis.report",
     "compare": "analysis.tables.compare",
+    "new": "fedtune.api.new",
     "objective": "fedtune.api.objective",
     "reproduce": "fedtune.api.reproduce",
     "methods": "fedtune.api.catalogue",

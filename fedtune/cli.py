@@ -45,6 +45,7 @@ ORDER = (
     "spaces",
     "datasets",
     "metrics",
+    "new",
     "runs",
     "resume",
     "extend",
