@@ -58,7 +58,8 @@ class Option:
     complete: str = ""
     #: What its value gives numbers to: a mapping from some of these words, or its text `cpus=2,gpus=0.25`.
     amounts: tuple[str, ...] = ()
-    #: Of a switch: the command line takes it as `--set NAME=true`, and `set` of Python too.
+    #: The command line takes it as `--set NAME=VALUE`, and `set` of Python too. Of a switch that is made the field's
+    #: value; of a text, whoever reads `set` decides whether it is a parameter's.
     by_set: bool = False
     #: Further texts that it may be, beside those of its type.
     more: Callable[[], Iterable[str]] | None = None
@@ -140,7 +141,7 @@ class Asked:
     def __post_init__(self) -> None:
         kind: Any = type(self)
         for name, one in _declared(kind).items():
-            if one.option.by_set:
+            if one.option.by_set and bool in one.types:
                 self._take_from_set(name)
         for name, one in _declared(kind).items():
             value = getattr(self, name)
@@ -153,7 +154,7 @@ class Asked:
             object.__setattr__(self, name, value)
 
     def _take_from_set(self, name: str) -> None:
-        """Makes what `set` says of the option its value; the last one counts."""
+        """Makes what `set` says of a switch its value; the last one counts."""
         given: Any = self.set  # type: ignore[attr-defined]
         pairs = given.items() if isinstance(given, Mapping) else [text.partition("=")[::2] for text in several(given)]
         found = [value for key, value in pairs if canonical(str(key)) == name]
@@ -189,7 +190,7 @@ def problems(request: Asked) -> Iterator[str]:
         value, option = getattr(request, name), one.option
         if value is None:
             continue
-        if option.by_set:
+        if option.by_set and bool in one.types:
             if not isinstance(value, bool):
                 yield sentence(name, "true or false", value, "--set")
         elif words := option.amounts:

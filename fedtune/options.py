@@ -72,22 +72,21 @@ class Setting(Files):
         Option(help="A data set's name, a folder of images, an .npz file, or a .csv or .parquet table.", group="what"),
     ] = None
     label: Annotated[
-        str | None, Option(help="Of a table: the column that holds the classes.", group="what", value="COLUMN")
+        str | None, Option(help="Of a table: the column that holds the classes.", group="what", by_set=True)
     ] = None
     client: Annotated[
-        str | None,
-        Option(help="Of a table: the column that says whose row it is.", group="what", value="COLUMN"),
+        str | None, Option(help="Of a table: the column that says whose row it is.", group="what", by_set=True)
     ] = None
     #: A network's name, `FILE.py:CLASS`, or its class. (On the command line: `--set model=…`.)
     model: Any = None
     resize: Annotated[
-        str | None, Option(help="Bring a folder's images to this size, such as 32 or 32x24.", group="what")
+        str | None, Option(help="Bring a folder's images to this size, such as 32 or 32x24.", group="what", by_set=True)
     ] = None
     set: Annotated[
         Mapping[str, object] | Sequence[str],
         Option(
-            help="Fix the value of any parameter; may be given more than once. keep_images=true keeps images of "
-            "generators for the report.",
+            help="Fix the value of any parameter; may be given more than once. label=COLUMN and client=COLUMN say what "
+            "columns of a table are, resize=32 brings images to one size, keep_images=true keeps those of generators.",
             group="what",
             value="NAME=VALUE",
         ),
@@ -340,11 +339,12 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
     ]
     methods: Annotated[
         Sequence[str],
-        Option(help="Names separated by commas.", group="what", default="all that the budget pays for"),
+        Option(
+            help="Names of methods, or parts of the names of families, such as personalised, separated by commas.",
+            group="what",
+            default="all that the budget pays for",
+        ),
     ] = ("all",)
-    family: Annotated[
-        str | None, Option(help="Only methods of this family; a part of its name is enough.", group="what")
-    ] = None
     space: Annotated[
         str,
         Option(
@@ -372,15 +372,6 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
             default="3, or what the search's budget pays",
             low=1,
             high=1000,
-        ),
-    ] = None
-    cost: Annotated[
-        Literal["seconds", "seed-rounds", "bytes"] | None,
-        Option(
-            help="What methods are compared at: seconds, seed-rounds or bytes.",
-            group="how",
-            default="the budget's unit",
-            kind="unit",
         ),
     ] = None
     rounds: Annotated[int | None, Option(help="Communication rounds per trial.", group="how long", default="10")] = None
@@ -411,7 +402,7 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
         Mapping[str, object] | Sequence[str],
         Option(
             help="Fix the value of a parameter for all methods that have it, or of one method as METHOD.NAME=VALUE; "
-            "may be given more than once.",
+            "may be given more than once. label=COLUMN, client=COLUMN and resize=32 are as in a search.",
             group="what",
             value="NAME=VALUE",
         ),
@@ -434,11 +425,6 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
         str | Path,
         Option(help="The name of the folder with everything that is found, in runs/; or its path.", group="where"),
     ] = "auto"
-
-    @property
-    def every(self) -> bool:
-        """Whether no method is asked for by name."""
-        return any(name.strip() == "all" for text in self.methods for name in text.split(","))
 
 
 @dataclass(frozen=True)

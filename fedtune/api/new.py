@@ -136,7 +136,7 @@ x   images (n, height, width), (n, height, width, channels) or (n, channels, hei
 y   classes (n,): whole numbers or words
 With x_train, y_train, x_test and y_test in place of x and y the test part is yours; otherwise 20 % of every class is
 set aside.
-An array `client` (n,) of vectors says whose sample each is: add `--client client`.
+An array `client` (n,) of vectors says whose sample each is: add `--set client=client`.
 """
 
 from pathlib import Path
@@ -211,7 +211,8 @@ KINDS = {
 NEXT = {
     "method": "fedtune search ./{name}.py --trials 4 --rounds 3",
     "model": "fedtune search fedavg --set model=./{name}.py:Net --trials 4 --rounds 3",
-    "dataset": "python {name}.py && fedtune search fedavg --dataset {name}.npz --client client --trials 4 --rounds 3",
+    "dataset": "python {name}.py && "
+    "fedtune search fedavg --dataset {name}.npz --set client=client --trials 4 --rounds 3",
     "space": "fedtune search fedavg --space {name}.yaml --trials 4 --rounds 3",
 }
 

@@ -19,7 +19,7 @@ fedtune auto --methods all --budget 2h --set rho=10 --max-bytes-up 5MB
 fedtune auto --methods local,fedproto,dhf --space personal --equal \\
     --metric local_accuracy --budget 20m
 # Clients' own models:
-fedtune auto --family personalised --budget 1h --metric local_accuracy
+fedtune auto --methods personalised --budget 1h --metric local_accuracy
 """
 
 

@@ -35,7 +35,7 @@ def within_budget(
     """Where the user names no methods, those that the budget pays for: the dearest are left out, one after the other,
     until it does. At least two stay; a budget too small for them is refused later, as it is for methods with names."""
     cheap = sorted(found, key=lambda item: (item[1].costs[asked.unit], item[1].costs["seconds"]))
-    for count in range(len(found), 1 if request.every else len(found), -1):
+    for count in range(len(found), 1 if asked.every else len(found), -1):
         names = {one.name for one, _ in cheap[:count]}
         kept = [item for item in found if item[0].name in names]
         try:
@@ -79,7 +79,7 @@ def budgeted(
         methods=tuple(found),
         excluded=tuple(excluded),
         unit=asked.unit,
-        cost=asked.cost,
+        cost=asked.unit,
         search_budget=search,
         fresh_budget=fresh,
         final_budget=final,

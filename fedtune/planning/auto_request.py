@@ -42,11 +42,12 @@ class Options:
     #: In seconds of wall clock, seed-rounds or bytes.
     budget: float
     unit: str
-    cost: str
     metric: str
     require: tuple[Requirement, ...]
     most_bytes_up: float | None
     methods: tuple[str, ...]
+    #: Whether none of them is asked for by its own name.
+    every: bool
 
 
 def options(request: AutoRequest, problems: list[str]) -> Options:
@@ -63,7 +64,7 @@ def options(request: AutoRequest, problems: list[str]) -> Options:
         problems.append(sentence("max-bytes-up", "an amount such as 50MB", request.max_bytes_up, "--max-bytes-up"))
     metric = _metric(request, problems)
     require = asked(request.require, "validation", problems)
-    return Options(budget, unit, request.cost or unit, metric, require, most, _methods(request, problems))
+    return Options(budget, unit, metric, require, most, *_methods(request, problems))
 
 
 def _budget(text: str, problems: list[str]) -> tuple[float, str]:
@@ -100,26 +101,23 @@ def _metric(request: AutoRequest, problems: list[str]) -> str:
     return name
 
 
-def _methods(request: AutoRequest, problems: list[str]) -> tuple[str, ...]:
-    """The names of all methods that are asked for, in the order given (`all`: by name)."""
+def _methods(request: AutoRequest, problems: list[str]) -> tuple[tuple[str, ...], bool]:
+    """The names of all methods that are asked for, in the order given (`all` and those of a family: by name), and
+    whether none is asked for by its own name."""
     from trainables import registry
 
     asked = tuple(dict.fromkeys(registry.named(name.strip()) for text in request.methods for name in text.split(",")))
     known = registry.methods()
     if not asked or asked == ("",):
         problems.append("No method is named. Give --methods fedavg,fedprox, or --methods all.")
-    problems += [unknown("method", name, known, "--methods") for name in asked if name not in (*known, ALL, "")]
-    found = tuple(known) if ALL in asked else tuple(name for name in asked if name in known)
-    if request.family is None:
-        return found
-    families = sorted({method.family for method in known.values()})
-    within = [family for family in families if request.family.lower() in family.lower()]
-    if not within:
-        problems.append(unknown("family", request.family, families, "--family"))
-    kept = tuple(name for name in found if known[name].family in within)
-    if found and within and not kept:
-        problems.append(f"None of the methods {', '.join(found)} belongs to the family {request.family!r} (--family).")
-    return kept
+    found: list[str] = []
+    for name in filter(None, asked):
+        within = [one for one, method in known.items() if name == ALL or name.lower() in method.family.lower()]
+        if name not in known and not within:
+            families = sorted({method.family for method in known.values()})
+            problems.append(unknown("method or family", name, (*known, *families), "--methods"))
+        found += [name] if name in known else within
+    return tuple(dict.fromkeys(found)), not any(name in known for name in asked)
 
 
 def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) -> dict[str, dict[str, Any]]:

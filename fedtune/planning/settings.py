@@ -122,7 +122,7 @@ def _shown(space: Space, file: str) -> Iterable[str]:
 def _assigned(
     request: SearchRequest | RunRequest, declared: Mapping[str, Parameter], problems: list[str]
 ) -> dict[str, Value]:
-    """--dataset with --label, --client and --resize, --rounds and --set, converted."""
+    """--dataset with what is said of it, --rounds and --set, converted."""
     asked: list[tuple[str, object, str]] = []
     of_data = {name: value for name in own.OPTIONS if (value := getattr(request, name)) is not None}
     if request.dataset is not None:
@@ -174,10 +174,10 @@ def _refer(found: dict[str, Value], of_data: Mapping[str, str], data_dir: str | 
     place of drawn ones."""
     if of_data and "dataset" not in found:
         option = next(iter(of_data))
-        problems.append(f"--{option} is said of a data set of your own. Give --dataset FILE beside it.")
+        problems.append(f"{option} is said of a data set of your own. Give --dataset FILE beside it.")
     if of_data and found.get("dataset") in data.names():
         option, name = next(iter(of_data)), found["dataset"]
-        problems.append(f"--{option} is said of a data set of your own, and {name} is known by name. Leave it out.")
+        problems.append(f"{option} is said of a data set of your own, and {name} is known by name. Leave it out.")
     if "dataset" not in found or problems:
         return
     try:

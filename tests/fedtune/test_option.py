@@ -147,6 +147,19 @@ def test_a_command_gets_the_same_request(typed: str, asked: Bread) -> None:
     assert got == [(asked, True)]
 
 
+COMMANDS = typer.main.get_command(cli.app)
+
+
+@pytest.mark.parametrize("name", COMMANDS.list_commands(None))  # type: ignore[attr-defined]
+def test_no_command_has_more_options_than_are_read(name: str) -> None:
+    """At most 22, and two screens of 50 lines."""
+    command = COMMANDS.get_command(None, name)  # type: ignore[attr-defined]
+    options = [one.name for one in command.params if one.param_type_name == "option" and one.name != "help"]
+    assert len(options) <= 22, options
+    shown = CliRunner().invoke(cli.app, [name, "--help"], terminal_width=80)
+    assert shown.exit_code == 0 and len(shown.output.splitlines()) <= 100
+
+
 def test_every_function_of_a_request_has_all_its_options() -> None:
     functions = {name: getattr(fedtune, name) for name in fedtune.__all__}
     of_requests = {name: function for name, function in functions.items() if function is not inspect.unwrap(function)}

@@ -1,7 +1,7 @@
 """The user's own data: a folder of images, an .npz file or a table (`table`).
 
-What is to be known of it beside its path follows the path, as `people.csv?label=y&client=hospital`; `--label`,
-`--client` and `--resize` write it there.
+What is to be known of it beside its path follows the path, as `people.csv?label=y&client=hospital`; `label`,
+`client` and `resize` of `--set` write it there.
 
 Folder (ImageFolder's layout): one sub-folder per class, named like the class, either directly or below `train/` and
 `test/`. All images have the same size, or get that of `resize` (8, or height×width as 8x6). If all are grey the data
@@ -89,7 +89,7 @@ class Reference:
         sides = self.resize.lower().replace("×", "x").split("x")
         if len(sides) > 2 or not all(side.isdecimal() and 0 < int(side) <= MOST_SIDE for side in sides):
             must = f"a size such as 32, or height x width as 32x24, of at most {MOST_SIDE}"
-            raise UserError(sentence("--resize", must, self.resize))
+            raise UserError(sentence("resize", must, self.resize))
         return int(sides[0]), int(sides[-1])
 
 
@@ -97,9 +97,9 @@ def load(asked: Reference, path: Path) -> Dataset:
     """The data set in that existing folder or file. Raises `UserError` with one sentence where it cannot be used."""
     is_folder = path.is_dir()
     for option, given, useful in (
-        ("--label", asked.label, not is_folder),
-        ("--client", asked.client, not is_folder),
-        ("--resize", asked.resize, is_folder),
+        ("label", asked.label, not is_folder),
+        ("client", asked.client, not is_folder),
+        ("resize", asked.resize, is_folder),
     ):
         if given is not None and not useful:
             what = "a folder of images" if is_folder else f"a {path.suffix} file"
@@ -173,7 +173,7 @@ def _read_folder(listed: list[dict[str, list[Path]]], resize: tuple[int, int] | 
     for file, look in looks.items():
         if look.size != size and resize is None:
             must = f"of one size, {size[1]}×{size[0]} like {first.name}"
-            fix = "Give --resize 32, or another size, to bring all to one."
+            fix = "Give --set resize=32, or another size, to bring all to one."
             raise UserError(sentence("Images", must, Shown(f"{look.size[1]}×{look.size[0]}"), str(file), fix))
     grey, deep = all(look.is_grey for look in looks.values()), any(look.is_deep for look in looks.values())
     if deep and not grey:
@@ -217,7 +217,7 @@ def read_npz(path: Path, label: str | None = None, client: str | None = None) ->
     if any(part.ndim == 2 for part in x):
         return _vectors(x, keys, numbers, names, of, owners, where)
     if of is not None:
-        raise UserError(sentence("--client", "left out for images, whose clients are drawn", client, where))
+        raise UserError(sentence("client", "left out for images, whose clients are drawn", client, where))
     return _images(x, keys, numbers, names, where)
 
 

@@ -1,6 +1,6 @@
 """A table of a user's own, `.csv` or `.parquet`: a row is a sample, a column a feature.
 
-    --dataset people.csv --label y --client hospital
+    --dataset people.csv --set label=y --set client=hospital
 
 The label's column holds numbers, words or true and false; its sorted distinct values become the classes, and keep their
 names. The client's column says whose row it is: each of its values is one client, in sorted order. Every other column
@@ -35,13 +35,13 @@ def read(path: Path, label: str | None, client: str | None) -> Raw:
     frame.columns = columns
     if label is None:
         fix = f"Its columns are {', '.join(columns[:12])}{' …' if len(columns) > 12 else ''}."
-        raise UserError(sentence("--label", "the column that holds the classes", Shown("none"), where, fix))
-    for option, name in (("--label", label), ("--client", client)):
+        raise UserError(sentence("label", "the column that holds the classes", Shown("none"), where, fix))
+    for option, name in (("label", label), ("client", client)):
         if name is not None and columns.count(name) != 1:
             got = name if name not in columns else Shown(f"{columns.count(name)} columns called {name}")
             raise UserError(sentence(option, "the name of a column", got, where, nearest(name, columns)))
     if label == client:
-        raise UserError(sentence("--client", "another column than --label", client, where))
+        raise UserError(sentence("client", "another column than label", client, where))
     features = [name for name in columns if name not in (label, client)]
     if not features or not len(frame):
         got = "no row" if features else "no other column"

@@ -270,7 +270,7 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
 def _natural_problems(config: FederationConfig, source: data.Dataset) -> list[str]:
     """What the clients of the data do not allow."""
     if not source.owners:
-        fix = "Give --client COLUMN with --dataset, or another partition."
+        fix = "Give --set client=COLUMN with --dataset, or another partition."
         must = "another one for data that do not say whose each sample is"
         return [sentence("partition", must, config.partition, source.name, fix)]
     if config.clients != len(source.owners):

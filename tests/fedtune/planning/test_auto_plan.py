@@ -11,6 +11,7 @@ from fedtune.machine import resources
 from fedtune.options import AutoRequest
 from fedtune.planning import auto_budget
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
+from fedtune.planning.auto_request import options
 from search_spaces.errors import UserError
 from trainables import registry
 
@@ -195,6 +196,20 @@ def test_requirements_are_recorded_and_rule_methods_out(tmp_path: Path, toy: Pat
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "methods", "every"),
+    [
+        ("partial training", ("feddropout", "fedrolex", "heterofl"), True),
+        (("heterofl", "fedavg,partial"), ("heterofl", "fedavg", "feddropout", "fedrolex"), False),
+    ],
+)
+def test_a_part_of_a_familys_name_stands_for_its_methods(asked: Any, methods: tuple[str, ...], every: bool) -> None:
+    """Where a method is named beside it, the budget has to pay for all."""
+    found: list[str] = []
+    made = options(AutoRequest(budget="9rounds", methods=asked), found)
+    assert (made.methods, made.every, found) == (methods, every, [])
+
+
 def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
     plan = planned(tmp_path, toy, methods=("fedavg", "heterofl"), set=("clients=3", "min_samples=2", "rho=10"))
     assert [one.name for one in plan.record.methods] == ["heterofl"]
@@ -207,7 +222,7 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"methods": ("fedavg,fedprx",)}, "Unknown method 'fedprx' (--methods). Did you mean 'fedprox'?"),
+        ({"methods": ("fedavg,fedprx",)}, "Unknown method or family 'fedprx' (--methods). Did you mean 'fedprox'?"),
         ({"methods": ("",)}, "No method is named"),
         (
             {"budget": "10rounds"},
@@ -223,8 +238,7 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
         ({"budget": "0rounds"}, "budget must be a length such as 30m or 2h"),
         ({"max_bytes_up": "much"}, "max-bytes-up must be an amount such as 50MB, got 'much'"),
         ({"metric": "accuracy"}, "Unknown metric 'accuracy'"),
-        ({"family": "quantum"}, "Unknown family 'quantum'"),
-        ({"family": "partial training"}, "None of the methods fedavg, fedprox belongs to the family"),
+        ({"methods": "quantum"}, "Unknown method or family 'quantum'"),
         ({"set": ("rho=10",)}, "No method is left: its clients all train the same model"),
         ({"set": ("alpah=1",)}, "Unknown parameter 'alpah'"),
         ({"set": ("dfrd.alpha=1",)}, "Unknown parameter 'dfrd.alpha'"),
@@ -238,7 +252,6 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
         ({"require": ("wlp>=0.5", "wlp<=0.4")}, "contradict each other"),
         ({"require": ("p_acc>=0.5",)}, "is measured only where client_test_fraction is above 0"),
         ({"require": ("psnr<=20",)}, "is measured only where attack_images is above 0"),
-        ({"cost": "money"}, "Unknown unit 'money'"),
         ({"space": "tunde"}, "Unknown space 'tunde' (--space). Did you mean 'tuned'?"),
         ({"space": "mine.yaml"}, "space must be the name of a space of the methods, got 'mine.yaml' (--space)."),
         (

@@ -53,8 +53,8 @@ def test_clients_may_be_drawn_all_the_same(people: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "asked", "said"),
     [
-        ("fedavg", {"label": "y"}, "--label is said of a data set of your own. Give --dataset FILE beside it."),
-        ("fedavg", {"dataset": "digits", "client": "y"}, "--client is said of a data set of your own, and digits is"),
+        ("fedavg", {"label": "y"}, "label is said of a data set of your own. Give --dataset FILE beside it."),
+        ("fedavg", {"dataset": "digits", "client": "y"}, "client is said of a data set of your own, and digits is"),
         ("dfrd", {"dataset": "vectors.npz"}, "holds vectors, and dfrd, which generates images, needs images"),
         ("fedproto", {"dataset": "vectors.npz"}, "fedproto, whose models are made for images, needs images"),
         ("fedavg", {"dataset": "vectors.npz", "set": ("model=cnn",)}, "model must be auto, mlp or one of your own for"),

@@ -112,11 +112,11 @@ def test_clients_of_the_data_hold_their_own_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "options", "said"),
     [
-        ({}, "", "--label must be the column that holds the classes, got none .* Its columns are age, smokes"),
-        ({}, "?label=yy", r"--label must be the name of a column, got 'yy' .* Did you mean 'y'"),
-        ({}, "?label=y&client=y", "--client must be another column than --label"),
+        ({}, "", "label must be the column that holds the classes, got none .* Its columns are age, smokes"),
+        ({}, "?label=yy", r"label must be the name of a column, got 'yy' .* Did you mean 'y'"),
+        ({}, "?label=y&client=y", "client must be another column than label"),
         ({}, "?label=y&colour=2", "A data set of your own must be followed by label=COLUMN, client=COLUMN"),
-        ({}, "?label=y&resize=8", "--resize must be left out for a .csv file"),
+        ({}, "?label=y&resize=8", "resize must be left out for a .csv file"),
         ({"age": "old"}, "?label=y", "The column 'age' must be of numbers, as every feature is, got 'old'"),
         ({"age": np.nan}, "?label=y", "The column 'age' must be finite everywhere, got 240 of 240 that are missing"),
         ({"y": None}, "?label=y", "y must be .*, got .*"),
@@ -221,7 +221,7 @@ def test_images_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
         path = tmp_path / "photos" / "ab"[i % 2] / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8 + i, 9), 10 * i).save(path)
-    with pytest.raises(UserError, match=r"Images must be of one size, 8×9 like 0.png, got .* Give --resize 32"):
+    with pytest.raises(UserError, match=r"Images must be of one size, 8×9 like 0.png, got .* Give --set resize=32"):
         data.load(str(tmp_path / "photos"))
     found = data.load(f"{tmp_path / 'photos'}?resize=6x4")
     assert found.shape == (1, 6, 4)
@@ -230,5 +230,5 @@ def test_images_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
     ]
     assert data.load(f"{tmp_path / 'photos'}?resize=5").shape == (1, 5, 5)
     for wrong in ("0", "5x5x5", "x", "99999"):
-        with pytest.raises(UserError, match="--resize must be a size such as 32"):
+        with pytest.raises(UserError, match="resize must be a size such as 32"):
             data.load(f"{tmp_path / 'photos'}?resize={wrong}")
