@@ -3,6 +3,7 @@
 A dimension is exactly one Optuna distribution and back:
 
     real     FloatDistribution(low, high, log, step)
+             CategoricalDistribution(grid) of a real or an integer whose `grid` has its only values
     integer  IntDistribution(low, high, log, step or 1)
     choice   CategoricalDistribution(options)
     flag     CategoricalDistribution((False, True))
@@ -43,6 +44,8 @@ class Dimension:
     options: tuple[str, ...] = ()
     #: The values a grid search visits, in that order; None: evenly spaced ones, or all options.
     grid: tuple[float | int, ...] | None = None
+    #: Whether these are the only values that a trial may have; they stand in rising order.
+    only: bool = False
     #: For a choice: what is searched while that option is chosen.
     children: Mapping[str, tuple[Dimension, ...]] = field(default_factory=dict)
     #: For a number: the part of a round's cost that is in proportion to it (`search_spaces.cost`); None: not marked.
@@ -90,6 +93,8 @@ class Dimension:
             return CategoricalDistribution((False, True))
         if self.parameter.kind in ("choice", "text"):
             return CategoricalDistribution(self.options)
+        if self.only:
+            return CategoricalDistribution(self.grid or ())
         assert self.low is not None and self.high is not None
         if self.parameter.kind == "integer":
             return IntDistribution(int(self.low), int(self.high), log=self.log, step=int(self.step or 1))
@@ -100,6 +105,9 @@ class Dimension:
         """The dimension of this distribution; the inverse of `distribution`, without grid and children."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+        if isinstance(distribution, CategoricalDistribution) and parameter.kind in ("real", "integer"):
+            grid = tuple(value for value in distribution.choices if isinstance(value, (int, float)))
+            return cls(parameter, min(grid), max(grid), parameter.log and min(grid) > 0, grid=grid, only=True)
         if isinstance(distribution, CategoricalDistribution):
             return cls(
                 parameter, options=() if parameter.kind == "flag" else tuple(str(c) for c in distribution.choices)
@@ -118,6 +126,8 @@ class Dimension:
             return False
         if self.parameter.kind == "integer" and value != int(value):
             return False
+        if self.only:
+            return value in (self.grid or ())
         assert self.low is not None and self.high is not None
         if not self.low <= value <= self.high:
             return False
@@ -159,6 +169,9 @@ class Dimension:
             for child in self.children.get(str(chosen), ()):
                 found |= child.suggest(trial, f"{prefix}{chosen}.")
             return found
+        if self.only:
+            listed: tuple[float, ...] = self.grid or ()
+            return {self.key: trial.suggest_categorical(name, listed)}
         assert self.low is not None and self.high is not None
         if self.parameter.kind == "integer":
             return {
@@ -172,6 +185,8 @@ class Dimension:
             return "true, false"
         if self.parameter.kind in ("choice", "text"):
             return ", ".join(self.options)
+        if self.only:
+            return ", ".join(f"{value:g}" for value in self.grid or ())
         text = (
             f"[{self.low:g}, {self.high:g}]"
             + (" log" if self.log else "")

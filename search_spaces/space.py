@@ -204,6 +204,7 @@ def dimension_to_json(dimension: Dimension) -> dict[str, Any]:
     """A dimension as plain data: what readers of `space.json` need to label an axis, and the whole declaration."""
     parameter = dimension.parameter
     return {
+        **({"only": True} if dimension.only else {}),
         "key": dimension.key,
         "kind": parameter.kind,
         "label": parameter.label,
@@ -235,6 +236,7 @@ def dimension_from_json(data: Mapping[str, Any]) -> Dimension:
         data["step"],
         tuple(data["options"]),
         None if data["grid"] is None else tuple(data["grid"]),
+        bool(data.get("only", False)),
         {
             option: tuple(dimension_from_json(child) for child in children)
             for option, children in data["children"].items()
@@ -247,6 +249,8 @@ def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
     """A declaration as plain data, without `work`, which a record has no use for."""
     data = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter) if f.name != "work"}
     data |= {"options": list(parameter.options), "names": dict(parameter.names)}
+    if not parameter.files:  # as in records of earlier versions
+        del data["files"]
     data["children"] = {
         option: [parameter_to_json(child) for child in children] for option, children in parameter.children.items()
     }

@@ -2,6 +2,7 @@
 
     search:
       alpha:  {grid: [0.25, 0.5, 0.75, 1.0]}     # narrows the declared parameter
+      lr:     {values: [0.01, 0.03, 0.1]}        # these numbers and none between
     vary:
       omega: [10, 1, 0.1]                        # the same as {grid: [10, 1, 0.1]}
       partition: [dir_class, dir_client]         # the same as {options: [dir_class, dir_client]}
@@ -25,7 +26,7 @@ from search_spaces.errors import Shown, UserError, nearest, sentence, unknown
 from search_spaces.parameter import Parameter, Value, canonical
 
 #: What an entry about a number may say.
-NUMBER = ("low", "high", "log", "step", "grid", "cost")
+NUMBER = ("low", "high", "log", "step", "grid", "values", "cost")
 
 Number = float | int
 
@@ -104,7 +105,7 @@ def read_dimension(reader: Reader, parameter: Parameter, node: Node) -> Dimensio
         return None
     if node.value is not None and not node.is_mapping:
         forms = {"choice": "{options: [...]}", "flag": "{}"}
-        form = forms.get(parameter.kind, "{low: ..., high: ...} or {grid: [...]}")
+        form = forms.get(parameter.kind, "{low: ..., high: ...}, {values: [...]} or {grid: [...]}")
         reader.complain(node, parameter.key, f"written as {form}", node.value)
         return None
     allowed = {"choice": ("options",), "flag": ()}.get(parameter.kind, NUMBER)
@@ -175,6 +176,8 @@ def _options(node: Node) -> list[tuple[Any, Node]]:
 
 def _number(reader: Reader, parameter: Parameter, node: Node) -> Dimension | None:
     items = node.items
+    if "values" in items:
+        return _values(reader, parameter, items)
     grid = _grid(reader, parameter, items["grid"]) if "grid" in items else None
     low, high = _interval(reader, parameter, items, grid)
     if low is None or high is None:
@@ -192,6 +195,21 @@ def _number(reader: Reader, parameter: Parameter, node: Node) -> Dimension | Non
     return Dimension(
         parameter, low, top, log, step, grid=grid or None, cost=_cost(reader, parameter, items.get("cost"))
     )
+
+
+def _values(reader: Reader, parameter: Parameter, items: Mapping[str, Node]) -> Dimension | None:
+    """A number that has these values and no other."""
+    for key in ("low", "high", "log", "step", "grid"):
+        if key in items:
+            must = "left out beside values, which are the only ones"
+            reader.complain(items[key], f"{key} of {parameter.key}", must, items[key].value)
+    found = _grid(reader, parameter, items["values"], "values")
+    if not found:
+        return None
+    low, high = min(found), max(found)
+    log = parameter.log and low > 0
+    part = _cost(reader, parameter, items.get("cost"))
+    return Dimension(parameter, low, high, log, grid=tuple(sorted(found)), only=True, cost=part)
 
 
 def _interval(
@@ -242,9 +260,9 @@ def _bound(reader: Reader, parameter: Parameter, node: Node | None, end: str) ->
     return value if isinstance(value, (int, float)) else None
 
 
-def _grid(reader: Reader, parameter: Parameter, node: Node) -> tuple[Number, ...]:
+def _grid(reader: Reader, parameter: Parameter, node: Node, called: str = "grid") -> tuple[Number, ...]:
     """The listed values, which must lie within the declared bounds."""
-    what = f"grid of {parameter.key}"
+    what = f"{called} of {parameter.key}"
     if not node.is_list or not node.elements:
         reader.complain(node, what, "a list of at least one number", node.value)
         return ()

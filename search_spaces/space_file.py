@@ -4,7 +4,7 @@
     title: EMA generator, α × λ
     source: DFRD, Fig. 5
     search:
-      alpha:  {grid: [0.25, 0.5, 0.75, 1.0]}     # numbers: low, high, log, step or grid
+      alpha:  {grid: [0.25, 0.5, 0.75, 1.0]}     # numbers: low, high, log, step or grid, or values
       local_steps: {low: 5, high: 50, cost: 0.8} # what it adds to the cost of a round (`search_spaces.cost`)
       merge_op: {options: [mul, add]}            # choices: options (a mapping where an option owns sub-parameters)
       use_ema: {}                                # as declared

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 def coordinates(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> NDArray[np.float64]:
     """(n, d): the parameters of n trials, each as (values, Optuna's distributions) by name.
 
-    A number lies in [0, 1], by its logarithm where it is searched so. An option is as far from every other one as a
+    A number lies in [0, 1], by its logarithm where it is searched so, and by its rank where it is one of several that
+    are listed. An option is as far from every other one as a
     number's end from its beginning. What a trial does not have (it belongs to an option that was not chosen) lies in
     the middle."""
     columns: dict[str, Any] = {}
@@ -22,11 +23,25 @@ def coordinates(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -
     parts = []
     for name, distribution in sorted(columns.items()):
         given = [values.get(name) for values, _ in trials]
-        if hasattr(distribution, "choices"):
+        if _are_numbers(distribution):
+            parts.append([[_rank(value, distribution.choices)] for value in given])
+        elif hasattr(distribution, "choices"):
             parts.append([[(value == option) / math.sqrt(2) for option in distribution.choices] for value in given])
         else:
             parts.append([[_place(value, distribution)] for value in given])
     return np.hstack([np.array(part, dtype=float) for part in parts]) if parts else np.zeros((len(trials), 0))
+
+
+def _are_numbers(distribution: Any) -> bool:
+    """Whether listed numbers are searched."""
+    choices = getattr(distribution, "choices", ())
+    return bool(choices) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in choices)
+
+
+def _rank(value: Any, choices: Sequence[float]) -> float:
+    if value is None or len(choices) < 2:
+        return 0.5
+    return sorted(choices).index(value) / (len(choices) - 1)
 
 
 def _place(value: Any, distribution: Any) -> float:

@@ -72,7 +72,7 @@ def _meaning(item: Mapping[str, Any]) -> str:
 
 
 def _range(item: Mapping[str, Any], sampler: str) -> str:
-    if item.get("grid") and (sampler == "grid" or item.get("options")):
+    if item.get("grid") and (sampler == "grid" or item.get("options") or item.get("only")):
         return ", ".join(number(v) for v in item["grid"])
     if item.get("options"):
         return ", ".join(map(str, item["options"]))

@@ -130,6 +130,7 @@ _DIMENSION: Shape = {
     "log": ("true or false", lambda value: isinstance(value, bool)),
     "options": _TEXTS,
     "grid": ("a list of numbers or null", none_or(each(is_number()))),
+    "only": ("true or false", lambda value: isinstance(value, bool)),
     "cost": ("a number in [0, 1] or null", none_or(is_number(0, 1))),
     "children": ("a mapping of lists", mapping(each(_dimension))),
     "declared": ("a mapping", mapping(_anything)),
@@ -155,7 +156,7 @@ _MADE: Shape = {
             f"a mapping of {kind}, file and hash, or null",
             none_or(shaped(dict.fromkeys((kind, "file", "hash"), _TEXT), kind, "file", "hash")),
         )
-        for kind in ("method", "sampler")
+        for kind in ("method", "model", "sampler")
     },
 }
 PROVENANCE: Shape = {

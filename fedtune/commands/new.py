@@ -9,9 +9,11 @@ from fedtune.option import Argument
 EXAMPLES = """\
 # A method in mymethod.py, with a test:
 fedtune new method mymethod
-# A network, data, and a search space:
+# A network in mynet.py:
 fedtune new model mynet
+# A script that writes mydata.npz:
 fedtune new dataset mydata
+# A search space in myspace.yaml:
 fedtune new space myspace
 """
 

@@ -62,6 +62,8 @@ def scaled(dimension: Dimension, value: float) -> float:
 
 def at(dimension: Dimension, unit: float) -> Value:
     """The value of the dimension nearest to the unit coordinate."""
+    if dimension.only and dimension.grid:
+        return dimension.grid[min(int(unit * len(dimension.grid)), len(dimension.grid) - 1)]
     assert dimension.low is not None and dimension.high is not None
     low, high = (scaled(dimension, end) for end in ends(dimension))
     place = low + unit * (high - low)

@@ -54,7 +54,7 @@ def model_of(given: object) -> str:
 
 def _space(given: Mapping[str, Any], method: str) -> str:
     """The path of a file in the cache folder that says the same as the mapping: what such a file holds, or what it
-    holds under `search`. A list is a grid there, a pair of numbers in a tuple an interval."""
+    holds under `search`. A list are values there, a pair of numbers in a tuple an interval."""
     import yaml
 
     from trainables.data import cache
@@ -80,5 +80,5 @@ def _entry(key: str, value: object) -> object:
             raise UserError(sentence(key, "a pair (low, high), a list of values, or a mapping", value))
         return {"low": value[0], "high": value[1]}
     if isinstance(value, list):
-        return {"options" if any(isinstance(one, str) for one in value) else "grid": value}
+        return {"options" if any(isinstance(one, str) for one in value) else "values": value}
     return value

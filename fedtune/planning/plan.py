@@ -179,7 +179,7 @@ def _combination(
             f"The sampler {budget.sampler} optimises one metric. Give one --metric, or use --sampler nsga2 or tpe."
         )
     if budget.sampler == "cmaes":
-        numbers = [d for d in search.values() if d.parameter.kind in ("real", "integer")]
+        numbers = [d for d in search.values() if d.parameter.kind in ("real", "integer") and not d.only]
         if search and len(numbers) < 2:
             problems.append(
                 f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use "

@@ -113,9 +113,10 @@ metric: accuracy
         "'mul' is listed twice for merge_op (space.yaml, line 8). Remove one.",
         "Unknown key 'low' of use_ema (space.yaml, line 9). It is true or false; write {}.",
         "dataset is a text and cannot be searched (space.yaml, line 10). Put it under `fix`.",
-        "steps must be written as {low: ..., high: ...} or {grid: [...]}, got [1, 2] (space.yaml, line 11).",
-        "Unknown key 'hihg' of even (space.yaml, line 12). It takes low, high, log, step, grid, cost. Did you mean "
-        "'high'?",
+        "steps must be written as {low: ..., high: ...}, {values: [...]} or {grid: [...]}, got [1, 2] (space.yaml, "
+        "line 11).",
+        "Unknown key 'hihg' of even (space.yaml, line 12). It takes low, high, log, step, grid, values, cost. Did you "
+        "mean 'high'?",
         "lambda must be a number in [0, 0.99], got -1 (space.yaml, line 14).",
         "Unknown profile 'big' (space.yaml, line 18). Known: paper, small.",
         "select_on_test must be true or false, in the profile `paper`, got True (space.yaml, line 19).",
@@ -152,7 +153,7 @@ metric: accuracy
         ("alpha: {low: 0, high: 1, step: 0}", "step of alpha must be above 0, got 0"),
         ("alpha: {low: 0.5, high: 1, step: 0.5, log: true}", "step of alpha must be left out on a log scale, got 0.5"),
         ("rho: {low: 0, high: 10, step: 2.5}", "step of rho must be a whole number, got 2.5"),
-        ("alpha: 0.5", "alpha must be written as {low: ..., high: ...} or {grid: [...]}, got 0.5"),
+        ("alpha: 0.5", "alpha must be written as {low: ..., high: ...}, {values: [...]} or {grid: [...]}, got 0.5"),
         ("merge_op: mul", "merge_op must be written as {options: [...]}, got 'mul'"),
         ("merge_op: {options: []}", "options of merge_op must be a list of at least one option, got []"),
         ("open: {low: 3}", "open must be given low and high here, as it is declared without them, got {'low': 3}"),

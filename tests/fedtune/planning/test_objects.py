@@ -90,7 +90,7 @@ def test_a_search_of_objects_is_one_of_names(place: Path) -> None:
     assert str(values["dataset"]).endswith("table.parquet?label=y&client=site")
     assert made.facts["model_file"]["file"] == "mynet.py" and made.folder.name == "fedavg-own"
     lr, batch = made.space.search["lr"], made.space.search["batch_size"]
-    assert (lr.low, lr.high, batch.grid) == (0.01, 0.1, (8, 16))
+    assert (lr.low, lr.high, batch.grid, batch.only) == (0.01, 0.1, (8, 16), True)
 
 
 def test_what_has_no_file_is_said() -> None:
