@@ -50,6 +50,7 @@ QUIET = {
     "integer",
     "choice",
     "flag",
+    "other_default",
     "UserError",
     "sentence",
     "bad_value",

@@ -60,11 +60,10 @@ from trainables.building_blocks.server_distillation import (
     Teachers,
     label_distribution,
 )
-from trainables.building_blocks.submodels import extract
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.local import LocalJob, client_of
 from trainables.method import Method
-from trainables.methods.dfrd import CHANNELS
+from trainables.methods.dfrd import CHANNELS, download
 from trainables.models.base import Model
 from trainables.models.layers import BatchNorm
 from trainables.params import pack, take, unpack
@@ -135,13 +134,6 @@ def without_statistics(config: Config) -> bool:
     """Whether clients do no more than the base's; statistics are followed from step to step by hooks in a client's own
     module."""
     return config.beta_bn == 0
-
-
-def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
-    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
-    if config.base == "none" and state.round > 0:
-        return {}
-    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
 
 
 def job(

@@ -20,7 +20,8 @@ label, and the global model answers them differently. The global model is then d
     n_i^y      label_weighting: samples of class y held (static), drawn this round (dynamic), not counted (average)
     C          the classes: kl_norm=classes averages over them too, kl_norm=batch leaves the division out
 
-Unlike DFRD, losses are taken per client and then weighted; logits are never averaged, and every sample counts in L_md.
+Its clients are DFRD's. Unlike DFRD, losses are taken per client and then weighted; logits are never averaged, and every
+sample counts in L_md.
 
 Differs from the paper, following its re-implementation by DFRD's authors: L_md is a KL whose gradient runs
 through the clients, not the mean distance of logits whose gradient runs through the global model (discrepancy=l1); the
@@ -47,7 +48,6 @@ from trainables.building_blocks.distillation_bases import (
     DistillationBase,
     LabelCounting,
     State,
-    base_job,
     check,
     init,
     label_distribution_of,
@@ -55,14 +55,12 @@ from trainables.building_blocks.distillation_bases import (
 )
 from trainables.building_blocks.losses import diversity, kl_rows
 from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers
-from trainables.building_blocks.submodels import extract
-from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob
+from trainables.federation import Federation
 from trainables.method import Method
-from trainables.methods.dfrd import CHANNELS
-from trainables.params import pack, take, unpack
+from trainables.methods.dfrd import CHANNELS, download, job
+from trainables.params import take
 from trainables.rng import Rng
-from trainables.wire import Payload, Upload
+from trainables.wire import Upload
 
 
 @dataclass(frozen=True)
@@ -106,21 +104,6 @@ class Config(ServerDistillation, LabelCounting, DistillationBase):
     label_weighting: str = other_default(LabelCounting, "label_weighting", "static", source="FedFTG")
     gen_steps: int = other_default(ServerDistillation, "gen_steps", 1, source="FedFTG code")
     merge_op: str = other_default(ServerDistillation, "merge_op", "cat", source="DFRD code")
-
-
-def download(config: Config, fed: Federation, state: State, client: int) -> Payload:
-    """The client's sub-model of the base, θ[K_i,t]; in data-free mode a model in the first round and nothing after."""
-    if config.base == "none" and state.round > 0:
-        return {}
-    return pack("model", extract(fed, state.model, CHANNELS[config.base](fed, state.round + 1, client)))
-
-
-def job(
-    config: Config, fed: Federation, payload: Payload, client_state: ClientState | None, data: ClientData, rng: Rng
-) -> LocalJob:
-    """Trains the received sub-model, in data-free mode the client's own; uploads it and the label counts n_i^y
-    `(C,)`."""
-    return base_job(config, fed, unpack("model", payload), client_state, data, counting=config)
 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:

@@ -31,7 +31,7 @@ REPLAYS = {
     "dense": "dense::test_dense[fedrolex]",
     "dfrd": "dfrd::test_dfrd[fedavg]",
     "dhf": "dhf::test_dhf[always]",
-    "ditto": "adapted::test_ditto",
+    "ditto": "adapted::test_ditto[0]",
     "fedadam": "servers::test_adaptive_servers[fedadam]",
     "fedamp": "models::test_fedamp",
     "fedavg": "averages::test_fedavg[skip]",
@@ -446,7 +446,7 @@ _TABLE = {
     ("adapted::test_fedbabu[head-full]", "executors.py"): [
         ("fine-tuning repeats the round's batches", '"personal", data.client', '"client", data.client'),
     ],
-    ("adapted::test_ditto", "ditto.py"): [
+    ("adapted::test_ditto[0]", "ditto.py"): [
         ("the personal model starts anew every round", "client_state.model if client_state is not None else ", ""),
         ("the distance is not halved", "cross_entropy(lambda_, held)", "cross_entropy(2 * lambda_, held)"),
         ("the personal model is sent", 'pack("model", shared)', 'pack("model", own)'),

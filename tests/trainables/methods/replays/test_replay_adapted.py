@@ -148,9 +148,10 @@ def test_fedbabu(frozen: str, tuned: str, toy: Path) -> None:
         assert_measured(slowed(fedbabu, 2, 1.0), played, model, passes, sgd, plain_loss, moved)
 
 
-def test_ditto(toy: Path) -> None:
-    """The two tracks one after the other, on the same batches."""
-    ditto = slowed(world("ditto", toy, **{"lambda": 0.8, "local_steps": 4}), 3, 0.5)
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_ditto(epochs: int, toy: Path) -> None:
+    """The two tracks one after the other, on the same batches, or the own one for a pass over the data."""
+    ditto = slowed(world("ditto", toy, **{"lambda": 0.8, "local_steps": 4, "personal_epochs": epochs}), 3, 0.5)
     c, model = ditto.config, dict(ditto.start.model)
     own = dict.fromkeys(range(4), model)
     for played in ditto.play(COHORTS):
@@ -163,6 +164,8 @@ def test_ditto(toy: Path) -> None:
             assert_equal(unpacked("model", played.payloads[i]), before, f"sent to {i}")
             drawn, data, start = batches(ditto, played.number, i, 4), ditto.clients[i], own[i]
             trained[i], _ = sgd_steps(before, data, drawn, plain_loss, Sgd(c.lr, c.momentum, c.weight_decay))
+            if epochs:
+                drawn = batches(ditto, played.number, i, len(data.y) // c.batch_size)
             own[i], losses = sgd_steps(start, data, drawn, near, Sgd(c.lr, c.momentum, c.weight_decay))
             assert_step(unpacked("model", result.upload), trained[i], before, f"upload of {i}")
             assert_step(result.client_state.model, own[i], start, f"v_{i}")
