@@ -15,7 +15,7 @@ from analysis.runs import load_run
 from benchmarks.replay import bench
 from benchmarks.replay.auto import measure
 from benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
-from benchmarks.replay.auto.rivals import by_paper, left_for, singles
+from benchmarks.replay.auto.measure import by_paper, left_for, singles
 from benchmarks.replay.auto.world import METHOD, World
 from benchmarks.replay.measures import over
 from benchmarks.replay.simulator import Simulation

@@ -15,7 +15,7 @@ from analysis.curve_table import CurveTable, save
 from analysis.runs import pareto
 from benchmarks.replay import bench as single_bench
 from benchmarks.replay.objectives import bench
-from benchmarks.replay.objectives.measures import ObjectivesSimulation, mean_volume
+from benchmarks.replay.objectives.bench import ObjectivesSimulation, mean_volume
 from benchmarks.replay.objectives.page import section
 from benchmarks.replay.objectives.searchers import OURS, PEERS, Fedtune, Random
 from benchmarks.replay.objectives.table import Objectives
