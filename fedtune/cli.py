@@ -64,6 +64,21 @@ class Explained(TyperCommand):
     """A command whose `--help` has its options in groups and ends with its examples, line by line as they are written,
     and whose line in the list of commands is a whole sentence."""
 
+    #: What may be written as an option of its own in place of `--set`: `--label y` is `--set label=y`.
+    by_set: frozenset[str] = frozenset()
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Reads what was typed, `--label y` as `--set label=y`."""
+        words: list[str] = []
+        rest = iter(args)
+        for word in rest:
+            flag, equals, value = word.partition("=")
+            if flag in self.by_set and (equals or (value := next(rest, ""))):
+                words += ["--set", f"{flag.removeprefix('--')}={value}"]
+            else:
+                words.append(word)
+        return super().parse_args(ctx, words)
+
     def sections(self, ctx: Context) -> dict[str, list[tuple[str, str]]]:
         """By heading, each argument and option with what is said of it."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS.values(), "Options")}
@@ -114,7 +129,18 @@ class Lazy(TyperGroup):
         module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(_typed(module.command))
-        return typer.main.get_command(single)
+        made = typer.main.get_command(single)
+        assert isinstance(made, Explained)
+        made.by_set = frozenset(one.flag for one in _said_by_set(module.command))
+        return made
+
+
+def _said_by_set(function: Callable[..., None]) -> list[Declared]:
+    """The texts of a command's request that `--set` takes, such as label=COLUMN."""
+    hint = get_type_hints(function).get("request")
+    request = next((kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)), None)
+    found = declared(request).values() if request is not None else ()
+    return [one for one in found if one.option.by_set and str in one.types]
 
 
 def _typed(function: Callable[..., None]) -> Callable[..., None]:

@@ -168,3 +168,13 @@ def test_every_function_of_a_request_has_all_its_options() -> None:
         request = get_type_hints(inspect.unwrap(function))["request"]
         assert {*declared(request)} <= {*inspect.signature(function).parameters}, name
         assert all(f"    {one}: " in (function.__doc__ or "") for one in declared(request)), name
+
+
+@pytest.mark.parametrize("name", ["search", "auto", "run"])
+def test_what_is_said_of_a_table_may_stand_without_set(name: str) -> None:
+    command = COMMANDS.get_command(None, name)  # type: ignore[attr-defined]
+    typed = ["--budget", "9rounds"] if name == "auto" else ["fedavg"]
+    given = command.make_context(name, [*typed, "--label", "y", "--set", "lr=1", "--client=--ward", "--resize", "8x6"])
+    assert given.params["set"] == ["label=y", "lr=1", "client=--ward", "resize=8x6"]
+    with pytest.raises(Exception, match="--label"):
+        command.make_context(name, [*typed, "--label"])
