@@ -28,7 +28,7 @@ from fedtune.planning.checks import RUNS, named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placed, placement
 from fedtune.planning.preflight import preflight
-from fedtune.planning.settings import configuration, overrides
+from fedtune.planning.settings import overrides, settled
 from fedtune.record.experiment import Experiment, final_seeds
 from search_spaces import presets
 from search_spaces.errors import UserError
@@ -103,7 +103,7 @@ def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
     problems: list[str] = []
     problems.extend(option.problems(request))
     try:
-        method, values, data = _configuration(request, problems)
+        method, values, data, chosen = _configuration(request, problems)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
     origin = data.get("provenance") or {}
@@ -145,16 +145,21 @@ def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
     )
     title = f"Final run of {origin.get('run', method)}"
     fixed = Space(name=experiment.space, method=method, search={}, title=title, fix=checked.values, metric=(metric,))
-    return Plan(folder, experiment, fixed, checked.facts, _notes(experiment, checked.facts, origin), checked.values)
+    notes = (*chosen, *_notes(experiment, checked.facts, origin))
+    return Plan(folder, experiment, fixed, checked.facts, notes, checked.values)
 
 
-def _configuration(request: RunRequest, problems: list[str]) -> tuple[str, dict[str, Value], dict[str, Any]]:
-    """Method, every parameter, and the exported configuration (empty for a method's own)."""
+def _configuration(
+    request: RunRequest, problems: list[str]
+) -> tuple[str, dict[str, Value], dict[str, Any], tuple[str, ...]]:
+    """Method, every parameter, the exported configuration (empty for a method's own), and what the user is told of
+    values that nobody has given."""
     from trainables import registry
 
     if registry.is_method(method := registry.named(request.method)):
         named = dataclasses.replace(request, best=method)
-        return method, configuration(named, problems), {}
+        settings = settled(named, problems)
+        return method, {**settings.defaults, **settings.values}, {}, settings.chosen
     is_folder = given(request.method).is_dir()
     method, values, data = winner_of(request.method) if is_folder else load(request.method)
     if request.paper or request.space != "default":
@@ -162,7 +167,7 @@ def _configuration(request: RunRequest, problems: list[str]) -> tuple[str, dict[
             "--paper and --space belong to a method's own run; an exported configuration is complete. Leave them out."
         )
     values |= overrides(request, method, problems)
-    return method, values, data
+    return method, values, data, ()
 
 
 def report(result: Result) -> Final:

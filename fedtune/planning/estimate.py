@@ -18,8 +18,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -223,6 +222,8 @@ class _ShortRound:
 
     def _first_round(self) -> None:
         """A round with a step of one client of each group, and with the fewest steps of the server."""
+        from trainables.work import counting
+
         for group in self._alike():
             with counting() as counted:
                 one = self._client(group[len(group) // 2], 1, last=True)
@@ -307,6 +308,8 @@ class _ShortRound:
         `u(n) = (2 - n) u(1) + (n - 1) u(2)`, and likewise in several at once."""
         samples = self._few_samples()
         larger = max((value / samples[name] for name, value in self._named("samples").items()), default=1.0)
+        from trainables.work import counting
+
         found = 0.0
         for corner in itertools.product((1, 2), repeat=len(steps)):
             weight = math.prod(2 - n if at == 1 else n - 1 for at, n in zip(corner, steps.values(), strict=True))
@@ -322,6 +325,8 @@ class _ShortRound:
     def _evaluation(self) -> float:
         """Seconds of measuring all models of a round on all images. What an image adds is what more of them took; and
         where clients fine-tune a model for this, likewise what a step adds."""
+        from trainables.work import counting
+
         s, method = self.simulation, self.method
         parts = [part for part in (s.data.validation, s.data.test) if part is not None]
         results, fewer = self.results, OWN_IMAGES
@@ -409,31 +414,3 @@ def _spread(work: Sequence[float], count: int) -> list[int]:
     """So many clients, spread evenly over those in the order of their `work`; in ascending order."""
     order = sorted(range(len(work)), key=lambda client: (work[client], client))
     return sorted(order[(2 * i + 1) * len(order) // (2 * count)] for i in range(count))
-
-
-@dataclass
-class Computed:
-    """What tensors have computed: multiply-adds, and operations of any kind."""
-
-    multiply_adds: float = 0.0
-    operations: int = 0
-
-
-@contextmanager
-def counting() -> Iterator[Computed]:
-    """Counts what is computed inside."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils.flop_counter import flop_registry
-
-    found = Computed()
-
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            made = func(*args, **(kwargs or {}))
-            found.operations += 1
-            if (count := flop_registry.get(func._overloadpacket)) is not None:
-                found.multiply_adds += count(*args, **(kwargs or {}), out_val=made) / 2
-            return made
-
-    with Mode():  # type: ignore[no-untyped-call]
-        yield found

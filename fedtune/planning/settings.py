@@ -22,6 +22,12 @@ from trainables import data
 from trainables.data import objects, own
 from trainables.data.partition import NATURAL
 
+#: Where a round's clients would compute more multiply-adds with the model cnn, the small profile has another model
+#: unless one is named. It is counted and not timed, so that a request means the same on every machine. A core does so
+#: many in five to ten seconds.
+MULTIPLY_ADDS = 500e9
+QUICK: Mapping[str, Value] = {"model": "lenet5"}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -36,7 +42,8 @@ class Settings:
     options: Mapping[str, Value]
     #: Every declared default.
     defaults: Mapping[str, Value]
-    #: What the user is told of the space.
+    #: What the user is told of values that nobody has given, and of these and the space.
+    chosen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
@@ -84,8 +91,58 @@ def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Setting
     vary = {key: _conditions(dimension) for key, dimension in space.vary.items() if key not in fixed}
     defaults = {key: parameter.default for key, parameter in declared.items()}
     values = {key: value for key, value in defaults.items() if key not in search and key not in vary} | fixed
+    chosen: list[str] = []
+    if not request.paper and not problems and "model" not in fixed and values.get("model") == "auto":
+        costs = _round_of_cnn({**defaults, **values}, request.data_dir) if "dataset" in values else 0.0
+        if costs > MULTIPLY_ADDS and _is_possible(request.method, {**defaults, **values, **QUICK}):
+            fixed, values = {**fixed, **QUICK}, {**values, **QUICK}
+            chosen.append(
+                f"Model lenet5: with cnn, which the papers have on such images, the clients of a round would compute "
+                f"{costs / 1e9:,.0f} billion multiply-adds, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the small "
+                f"profile takes lenet5. --model cnn takes cnn."
+            )
     left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
-    return Settings(left, values, options, defaults, tuple(_hint(left, request.space)))
+    return Settings(left, values, options, defaults, tuple(chosen), (*chosen, *_hint(left, request.space)))
+
+
+def _round_of_cnn(values: Mapping[str, Value], data_dir: str | None) -> float:
+    """The multiply-adds of the clients of a round with the model cnn; 0 where the model `auto` is another one on these
+    data, or where there are none. A training step is three forward passes."""
+    import torch
+
+    from trainables import data, models
+    from trainables.simulation.federated_data import resolve_model
+    from trainables.work import counting
+
+    if "local_steps" not in values:  # a method of the user's own may count its training otherwise
+        return 0.0
+    name, steps, epochs, batch = (values[key] for key in ("dataset", "local_steps", "local_epochs", "batch_size"))
+    clients, active = values["clients"], values["active_clients"]
+    assert isinstance(steps, int) and isinstance(epochs, int) and isinstance(batch, int)
+    assert isinstance(clients, int) and isinstance(active, int)
+    if name in data.names() and resolve_model("auto", data.describe(str(name)).shape) != "cnn":
+        return 0.0
+    try:
+        source = data.load(str(name), data_dir)
+    except UserError:  # told by the preflight, where it is one that the user can mend
+        return 0.0
+    if resolve_model("auto", source.shape, source.kind) != "cnn":
+        return 0.0
+    each = len(source.train_y) / clients
+    samples = epochs * each if epochs else steps * min(batch, each)
+    with torch.no_grad(), counting() as counted:
+        models.build("cnn", source.shape, source.classes)(torch.zeros(2, *source.shape))
+    return (active or clients) * samples * 3 * counted.multiply_adds / 2
+
+
+def _is_possible(method: str, values: Mapping[str, Value]) -> bool:
+    from trainables import registry
+
+    try:
+        registry.configured(method, values)
+    except UserError:
+        return False
+    return True
 
 
 def _conditions(dimension: Dimension) -> Dimension:

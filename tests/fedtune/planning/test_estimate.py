@@ -16,11 +16,12 @@ import torch
 from fedtune.commands import _output
 from fedtune.options import SearchRequest
 from fedtune.planning import estimate as module
-from fedtune.planning.estimate import ERROR, Computed, Known, concluded, counting, estimate
+from fedtune.planning.estimate import ERROR, Known, concluded, estimate
 from fedtune.planning.plan import plan
 from trainables import registry
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Simulation
+from trainables.work import Computed, counting
 
 
 @pytest.fixture

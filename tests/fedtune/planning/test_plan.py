@@ -15,9 +15,10 @@ import yaml
 
 import fedtune
 from fedtune.api.export import load
+from fedtune.api.run import plan_run
 from fedtune.machine import resources
 from fedtune.machine.resources import Machine, pack
-from fedtune.options import SearchRequest
+from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.plan import plan
 from fedtune.planning.selection import selected_by
@@ -25,6 +26,7 @@ from fedtune.planning.settings import settled
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
 from search_spaces.errors import UserError
+from tests.toy import write_toy
 
 
 @pytest.fixture
@@ -568,3 +570,49 @@ def test_a_race_compares_one_metric(asked: Callable[..., SearchRequest]) -> None
     assert problems(asked(race=True, metric=metrics)) == (
         "A race compares one metric. Give one --metric, or leave --race out.",
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "model"),
+    [
+        ({}, "lenet5"),
+        ({"set": ("clients=4", "local_steps=20")}, "lenet5"),
+        ({"set": ("clients=4", "local_steps=17")}, "auto"),  # 489 billion
+        ({"set": ("clients=4", "local_epochs=1")}, "auto"),  # 240 samples
+        ({"set": ("clients=4", "local_epochs=18")}, "lenet5"),
+        ({"set": ("clients=4", "active_clients=1")}, "auto"),
+        ({"model": "cnn"}, "cnn"),
+        ({"model": "auto"}, "auto"),
+        ({"method": "dense", "set": ("clients=4", "beta_bn=1")}, "auto"),  # needs batch normalisation
+        ({"dataset": "digits", "set": ("clients=10", "local_steps=1000")}, "auto"),  # images are small
+    ],
+)
+def test_the_small_profile_takes_a_small_model_where_a_round_would_compute_much(
+    changed: dict[str, Any], model: str, tmp_path: Path
+) -> None:
+    """Of 240 images of 28 × 28 every one of 4 clients has 60, which a step takes whole. A forward pass of cnn by hand:
+    maps of 28, 14, 7 and 3, 3 × 3 weights, 1, 64, 128, 256 and 512 channels."""
+    own = write_toy(tmp_path, size=28)
+    asked = {"method": "fedavg", "dataset": str(own), "set": ("clients=4",), "name": str(tmp_path / "x"), **changed}
+    found = settled(SearchRequest(**asked), [])
+    assert found.values["model"] == found.space.fix.get("model", "auto") == model
+    if model != "lenet5":
+        assert found.chosen == ()
+        return
+    image = 9 * (28**2 * 1 * 64 + 14**2 * 64 * 128 + 7**2 * 128 * 256 + 3**2 * 256 * 512) + 512 * 4
+    samples = 4 * 60 * (18 if "local_epochs=18" in asked["set"] else 20)
+    assert f"{3 * samples * image / 1e9:,.0f} billion multiply-adds" in found.chosen[0]
+    assert found.chosen[0].startswith("Model lenet5: ") and found.chosen[0].endswith("--model cnn takes cnn.")
+
+
+def test_the_model_that_was_taken_is_in_the_record_and_told(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"dataset": str(write_toy(tmp_path, size=28)), "set": ("clients=4", "partition=iid")}
+    for made in (
+        plan(SearchRequest("fedavg", name=str(tmp_path / "a"), **given)),
+        plan_run(RunRequest("fedavg", name=str(tmp_path / "b"), **given), 1),
+    ):
+        assert made.experiment.values["model"] == "lenet5" and made.space.fix["model"] == "lenet5"
+        assert sum(note.startswith("Model lenet5: ") for note in made.notes) == 1
+    assert plan_run(RunRequest("fedavg", paper=True, name=str(tmp_path / "c"), **given), 1).experiment.values[
+        "model"
+    ] == ("cnn")

@@ -1,0 +1,37 @@
+"""What a computation costs in multiply-adds and operations: the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+@dataclass
+class Computed:
+    """What tensors have computed: multiply-adds, and operations of any kind."""
+
+    multiply_adds: float = 0.0
+    operations: int = 0
+
+
+@contextmanager
+def counting() -> Iterator[Computed]:
+    """Counts what is computed inside."""
+    from torch.utils.flop_counter import flop_registry  # takes long to import
+
+    found = Computed()
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            found.operations += 1
+            if (count := flop_registry.get(func._overloadpacket)) is not None:
+                found.multiply_adds += count(*args, **(kwargs or {}), out_val=made) / 2
+            return made
+
+    with Mode():  # type: ignore[no-untyped-call]
+        yield found
