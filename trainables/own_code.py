@@ -1,4 +1,4 @@
-"""Python files of a user's own that hold a method or a model, and plug-ins that are installed.
+"""Python files of a user's own that hold a method or a model.
 
 Which files may be run: those that the user has named, on a command line, in a call, or in the environment variables
 FEDTUNE_METHODS and FEDTUNE_MODELS (paths separated as in PATH). What was named is noted in the cache folder by its
@@ -8,8 +8,7 @@ were sent.
 
 A search hands the text of its files to the trials (`Code`), which run that text and not what the disk holds by then.
 
-Plug-ins are entry points of installed packages, in the groups `fedtune.methods`, `fedtune.models`, `fedtune.datasets`,
-`fedtune.partitions` and `fedtune.metrics`; the entry's name is what users type.
+Plug-ins of installed packages are in `search_spaces.plugins`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -186,22 +184,6 @@ def file_that_has(value: Any) -> Path | None:
         if isinstance(owner, ModuleType) and any(found is value for found in list(vars(owner).values())):
             return file_of(owner)
     return None
-
-
-def plugins(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, sorted. Nothing is loaded."""
-    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
-
-
-def load(point: EntryPoint) -> Any:
-    """What an entry point names. Raises `UserError` where it cannot be loaded."""
-    try:
-        return point.load()
-    except Exception as error:  # whatever somebody's module raises
-        raise UserError(
-            f"The plug-in {point.name!r} ({point.group}, {point.value}) cannot be loaded: {type(error).__name__}: "
-            f"{error}. Mend or uninstall the package that declares it."
-        ) from error
 
 
 def _note(path: Path) -> Path:

@@ -16,15 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from search_spaces import plugins
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
 from trainables import methods as package
 from trainables import models, own_code
 from trainables.federation import FederationConfig
 from trainables.method import Method, executor_problems
-
-#: The group of entry points that are methods, or modules that assign METHOD.
-PLUGINS = "fedtune.methods"
 
 
 @cache
@@ -34,12 +32,14 @@ def _packaged() -> dict[str, Method]:
         importlib.import_module(f"{package.__name__}.{info.name}") for info in pkgutil.iter_modules(package.__path__)
     ]
     found = {module.METHOD.name: module.METHOD for module in modules}
-    for point in own_code.plugins(PLUGINS).values():
-        loaded = own_code.load(point)
+    for point in plugins.plugins(plugins.METHODS).values():
+        loaded = plugins.load(point)
         plug_in = getattr(loaded, "METHOD", loaded)
         if not isinstance(plug_in, Method) or plug_in.name in found:
             must = "a Method with a name of its own, or a module with such a METHOD"
-            raise UserError(sentence(f"The plug-in {point.name!r} ({PLUGINS})", must, Shown(repr(plug_in)[:80])))
+            raise UserError(
+                sentence(f"The plug-in {point.name!r} ({plugins.METHODS})", must, Shown(repr(plug_in)[:80]))
+            )
         found[plug_in.name] = plug_in
     return found
 
@@ -117,10 +117,16 @@ def kind_problems(chosen: Method, config: Any, federation: FederationConfig, kin
 
 
 def own_file(name: str) -> dict[str, str] | None:
-    """Of a method from a user's own file: its name, the file's, and the hash of the content that was run. None of a
-    method that belongs to the package."""
+    """Of a method from a user's own file: its name, the file's, and the hash of the content that was run; of a plug-in
+    its package in place of the file. None of a method that belongs to fedtune."""
     code = own_code_of(name)
-    return None if code is None else {"method": name, **code.facts()}
+    if code is not None:
+        return {"method": name, **code.facts()}
+    for point in plugins.plugins(plugins.METHODS).values():
+        loaded = plugins.load(point)
+        if getattr(loaded, "METHOD", loaded) is method(name):
+            return {"method": name, **plugins.facts(point)}
+    return None
 
 
 def own_code_of(name: str) -> own_code.Code | None:
@@ -137,9 +143,9 @@ def own_codes(name: str, values: Mapping[str, object]) -> tuple[own_code.Code, .
 
 def own_files_of(name: str, values: Mapping[str, object]) -> dict[str, dict[str, str]]:
     """What a run records of these files: `method_file`, `model_file`."""
-    of_model = models.own_code_of(values.get("model"))
+    of_model = models.facts_of(values.get("model"))
     found = {"method_file": own_file(name)}
-    found["model_file"] = None if of_model is None else {"model": str(values["model"]), **of_model.facts()}
+    found["model_file"] = None if of_model is None else {"model": str(values["model"]), **of_model}
     return {kind: facts for kind, facts in found.items() if facts is not None}
 
 

@@ -10,11 +10,11 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from search_spaces import files
+from search_spaces import files, plugins
 
 Rows = list[dict[str, Any]]
 
@@ -52,8 +52,8 @@ def _sources() -> str:
     for path in sorted(_declaring()):
         state = path.stat()
         digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
-    for group in ("fedtune.methods", "fedtune.models"):  # plug-ins of other packages, by name and version
-        for point in entry_points(group=group):
+    for group in (plugins.METHODS, plugins.MODELS, plugins.PARTITIONS):  # by name and version of their package
+        for point in plugins.plugins(group).values():
             of = point.dist
             digest.update(f"{point.name}\0{point.value}\0{of.name if of else ''} {of.version if of else ''}\0".encode())
     return digest.hexdigest()

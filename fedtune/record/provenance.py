@@ -118,10 +118,10 @@ def _own_files(begun: Mapping[str, Any]) -> dict[str, Any]:
 
     method, model, sampler = begun.get("method_file"), begun.get("model_file"), begun.get("sampler_file")
     of_model = str(model["model"]) if isinstance(model, dict) else ""
-    code = models.own_code_of(of_model)
+    facts = models.facts_of(of_model)
     now = {
         "method_file": registry.own_file(str(method["method"])) if isinstance(method, dict) else None,
-        "model_file": None if code is None else {"model": of_model, **code.facts()},
+        "model_file": None if facts is None else {"model": of_model, **facts},
         "sampler_file": sampler_file(str(sampler["sampler"])) if isinstance(sampler, dict) else None,
     }
     return {kind: found for kind, found in now.items() if found is not None}

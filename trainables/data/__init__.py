@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cache as memoise
 from pathlib import Path
 
+from search_spaces import plugins
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import given
 from trainables.data import cache, fetch, own, readers
@@ -34,6 +35,12 @@ def _sources() -> dict[str, Source]:
     for info in sorted(pkgutil.iter_modules(readers.__path__), key=lambda i: i.name):
         for source in importlib.import_module(f"{readers.__name__}.{info.name}").SOURCES:
             found[source.name] = source
+    for point in plugins.plugins(plugins.DATASETS).values():
+        plug_in = plugins.load(point)
+        if not isinstance(plug_in, Source) or plug_in.name in found:
+            must = "a Source with a name of its own"
+            raise UserError(sentence(f"The plug-in {point.name!r} ({point.group})", must, Shown(repr(plug_in)[:80])))
+        found[plug_in.name] = plug_in
     return found
 
 

@@ -25,12 +25,14 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces.errors import UserError, sentence, unknown
+from search_spaces import plugins
+from search_spaces.errors import Shown, UserError, sentence, unknown
 
 #: No recipe, as nothing is drawn: see `natural`.
 NATURAL = "natural"
@@ -352,3 +354,26 @@ RECIPES: dict[str, Recipe] = {
     "dir_dominant": dir_dominant,
     "dir_pfl": dir_class,
 }
+
+
+def _of_plugin(point: EntryPoint) -> Recipe:
+    """The recipe of a plug-in, which is loaded when it is first used. Raises `UserError` where it gives no table."""
+
+    def recipe(task: Task, rng: np.random.Generator) -> Counts | None:
+        counts = plugins.load(point)(task, rng)
+        if counts is None:
+            return None
+        table = np.asarray(counts)
+        right = table.shape == (task.clients, len(task.sizes)) and table.dtype.kind in "iu"
+        if not right or bool((table < 0).any()) or bool((table.sum(axis=0) != task.sizes).any()):
+            must = "a table (clients, classes) of whole numbers whose columns add up to the samples of each class"
+            got = f"shape {table.shape}, columns adding up to {table.sum(axis=0).tolist()}"
+            raise UserError(sentence(f"The partition {point.name}", must, Shown(got), point.value))
+        return table.astype(np.int64)
+
+    return recipe
+
+
+RECIPES.update(
+    {name: _of_plugin(point) for name, point in plugins.plugins(plugins.PARTITIONS).items() if name not in RECIPES}
+)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from search_spaces import plugins
 from search_spaces.errors import UserError, unknown
 from trainables import own_code
 from trainables.models.base import Axis, Model, Shape, initialise, width
@@ -29,6 +30,7 @@ __all__ = [
     "Model",
     "Shape",
     "build",
+    "facts_of",
     "has_batch_norm",
     "initialise",
     "is_own",
@@ -38,9 +40,6 @@ __all__ = [
     "own_code_of",
     "width",
 ]
-
-#: The group of entry points that are models: classes of networks.
-PLUGINS = "fedtune.models"
 
 
 @cache
@@ -54,12 +53,12 @@ def _constructors() -> dict[str, Callable[..., Model]]:
 
 def names() -> list[str]:
     """The registered models, and those of plug-ins, sorted."""
-    return sorted({**own_code.plugins(PLUGINS), **_constructors()})
+    return sorted({**plugins.plugins(plugins.MODELS), **_constructors()})
 
 
 def is_own(name: str) -> bool:
     """Whether the model is a user's own: of a file or of a plug-in."""
-    return name not in _constructors() and (own_code.split(name) is not None or name in own_code.plugins(PLUGINS))
+    return name not in _constructors() and (own_code.split(name) is not None or name in plugins.plugins(plugins.MODELS))
 
 
 def named(name: str) -> str:
@@ -78,11 +77,20 @@ def own_code_of(name: object) -> own_code.Code | None:
     return None if found is None else own_code.code_of(found[0])
 
 
+def facts_of(name: object) -> dict[str, str] | None:
+    """What a run records of a model of a user's own: its file's name, or the package of a plug-in, and the content's
+    hash. None of another one."""
+    if not isinstance(name, str) or not is_own(name):
+        return None
+    code = own_code_of(name)
+    return plugins.facts(plugins.plugins(plugins.MODELS)[name]) if code is None else code.facts()
+
+
 def _own(name: str, shape: Shape, classes: int, rate: float) -> Model:
     from trainables.models.own import OwnModel, class_of
 
-    plug_in = own_code.plugins(PLUGINS).get(name)
-    make = own_code.load(plug_in) if plug_in is not None else class_of(name)
+    plug_in = plugins.plugins(plugins.MODELS).get(name)
+    make = plugins.load(plug_in) if plug_in is not None else class_of(name)
     return OwnModel(make, Path(name).name, shape, classes, rate)
 
 
