@@ -47,10 +47,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Run], dic
     return searches, fresh
 
 
-def named(run: Run, name: str) -> Run:
-    return asked(run, method=name)
-
-
 def board(found: tuple[dict[str, Run], dict[str, Run]], *require: str, fresh: bool = True) -> list[LeaderboardRow]:
     searches = {name: asked(run, method=name, require=list(require)) for name, run in found[0].items()}
     return leaderboard_rows(searches, found[1] if fresh else {}, "val_global_accuracy", 3)

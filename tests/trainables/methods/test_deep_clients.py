@@ -17,9 +17,7 @@ from trainables.simulation.replicates import Replicates
 
 BOTH = ("lgfedavg", "fedgen")
 MIXED: dict[str, Any] = {"nu": 0.5, "model": "cnn2", "deep_model": "cnn3", "share": "head"}
-CLIENTS, C, P = 4, 4, 512
-#: The classifier of either architecture, in bytes.
-HEAD = 4 * (P * C + C)
+CLIENTS = 4
 
 
 def extractor(client_state: Any) -> dict[str, torch.Tensor]:

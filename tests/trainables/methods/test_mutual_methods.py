@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.test_methods import CPU, values_for
 from tests.trainables.building_blocks.test_losses import random, softmax
 from trainables.building_blocks import mutual_pair
 from trainables.methods import fedkd, fml
 from trainables.methods.fedkd import compressed, expanded
 from trainables.params import count_bytes
-from trainables.simulation.rounds import Simulation
 
 B, C, P = 5, 4, 6
 U, V, H, WH = random(B, C), random(B, C, seed=1), random(B, P, seed=2), random(B, P, seed=3)
@@ -31,10 +27,6 @@ def ce(logits: torch.Tensor) -> float:
 def kl(target: torch.Tensor, other: torch.Tensor) -> float:
     p, q = softmax(target.numpy()), softmax(other.numpy())
     return float((p * (np.log(p) - np.log(q))).sum(axis=1).mean())
-
-
-def fresh(name: str, toy: Path, **more: Any) -> Simulation:
-    return Simulation(name, values_for(name, toy, **more), 3, CPU)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

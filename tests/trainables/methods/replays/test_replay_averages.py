@@ -23,7 +23,6 @@ from tests.trainables.methods.replays.networks import cnn
 from tests.trainables.methods.replays.plain import Loss, Params, Sgd, ce, drawn_batches, kl, sgd_steps, weighted_mean
 
 COHORTS = ((0, 2, 3), (0, 1, 3), (1, 2, 3))
-Step = Callable[[Params, dict[int, Params]], Params]
 
 
 def steps(played_world: World, played: Round, i: int, start: Params, loss_of: Loss) -> tuple[Params, float]:
