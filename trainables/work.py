@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -27,6 +28,11 @@ def counting() -> Iterator[Computed]:
 
     class Mode(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if torch.is_inference_mode_enabled():  # operations that are made of others arrive here whole
+                with self:
+                    made = func.decompose(*args, **(kwargs or {}))
+                if made is not NotImplemented:
+                    return made
             made = func(*args, **(kwargs or {}))
             found.operations += 1
             if (count := flop_registry.get(func._overloadpacket)) is not None:

@@ -175,6 +175,8 @@ class _ShortRound:
         #: What a step of a client computes, by the first client of its group; and what measuring all models does.
         self.computed: dict[int, tuple[float, int]] = {}
         self.measured = 0.0, 0
+        #: Of the server, by numbers of steps, uploads and whether the round is the last one.
+        self.served: dict[tuple[object, ...], float] = {}
 
     def seconds(self) -> float:
         """Seconds of a round, with what is not done in every round in proportion."""
@@ -314,10 +316,13 @@ class _ShortRound:
         for corner in itertools.product((1, 2), repeat=len(steps)):
             weight = math.prod(2 - n if at == 1 else n - 1 for at, n in zip(corner, steps.values(), strict=True))
             if weight:
-                changed = {**dict(zip(steps, corner, strict=True)), **samples}
-                with counting() as counted:
-                    self._serve(changed, last=last, clients=clients)
-                found += weight * (counted.multiply_adds * larger + counted.operations * OPERATION)
+                changed = dict(zip(steps, corner, strict=True))
+                key = (tuple(changed.items()), clients, last)
+                if key not in self.served:
+                    with counting() as counted:
+                        self._serve({**changed, **samples}, last=last, clients=clients)
+                    self.served[key] = counted.multiply_adds * larger + counted.operations * OPERATION
+                found += weight * self.served[key]
         return found
 
     # -- evaluation

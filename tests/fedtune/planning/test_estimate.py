@@ -49,10 +49,11 @@ def whole_round(simulation: Simulation, counted: Computed) -> float:
     return counted.multiply_adds - begun
 
 
-def test_multiply_adds_are_counted() -> None:
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_multiply_adds_are_counted(mode: Any) -> None:
     x = torch.ones(2, 3, 8, 8)
     conv, linear = torch.nn.Conv2d(3, 5, 3, padding=1), torch.nn.Linear(5, 7)
-    with torch.no_grad(), counting() as found:
+    with mode(), counting() as found:
         linear(conv(x).mean(dim=(2, 3)))
     assert found.multiply_adds == 2 * 8 * 8 * 5 * 3 * 9 + 2 * 5 * 7
     assert found.operations >= 3
