@@ -46,6 +46,7 @@ REMOVED = {"detach", "clone", "clamp", "abs", "square", "sqrt", "exp", "log", "r
 #: cases, which a contract test carries out (one with another value that holds too is no wrong step).
 QUIET = {
     "Limit",
+    "oca_limit",
     "real",
     "integer",
     "choice",
