@@ -183,9 +183,14 @@ class _ShortRound:
         apart = intervals(self.values)
         self._first_round()
         clients, server = self._clients(), self._server(last=False)
+        every = share_of_rounds(self.values, self.values.get("eval_every", 1))
+        changes = every
         if apart:  # all that is done at intervals is done in the last round
-            server += max(0.0, self._server(last=True) - server) * share_of_rounds(self.values, min(apart))
-        return clients + server + self._evaluation() * share_of_rounds(self.values, self.values.get("eval_every", 1))
+            seldom = share_of_rounds(self.values, min(apart))
+            server += max(0.0, self._server(last=True) - server) * seldom
+            changes = min(every, seldom) if self._keeps_model() else every
+        of_server, own = self._evaluation()
+        return clients + server + of_server * changes + own * every
 
     # -- clients
 
@@ -325,11 +330,21 @@ class _ShortRound:
                 found += weight * self.served[key]
         return found
 
+    def _keeps_model(self) -> bool:
+        """Whether the server's model stays what it is in a round without work that is done at intervals. It is not
+        measured again then."""
+        from trainables.params import is_same, versions
+
+        s = self.simulation
+        before = s.global_model()
+        after = self.method.global_model(s.config, self.fed, self._serve(self._fewest(), last=False))
+        return before is not None and after is not None and is_same(versions(before), versions(after))
+
     # -- evaluation
 
-    def _evaluation(self) -> float:
-        """Seconds of measuring all models of a round on all images. What an image adds is what more of them took; and
-        where clients fine-tune a model for this, likewise what a step adds."""
+    def _evaluation(self) -> tuple[float, float]:
+        """Seconds of measuring the server's models on all images, and the clients' on theirs. What an image adds is
+        what more of them took; and where clients fine-tune a model for this, likewise what a step adds."""
         from trainables.work import counting
 
         s, method = self.simulation, self.method
@@ -357,7 +372,7 @@ class _ShortRound:
             planned = statistics.fmean(self._steps(training, s.data.clients[client]) for client in self.clients)
             if planned > 1:
                 own += (planned - 1) * max(0.0, self._measure(results, fewer, fewer, 2) - once)
-        return server + max(0.0, own) * self.taking_part / len(self.clients)
+        return server, max(0.0, own) * self.taking_part / len(self.clients)
 
     def _is_global(self, models: Mapping[int, Params]) -> bool:
         """Whether the clients' average is the global model, which is then measured once for both."""
