@@ -325,7 +325,7 @@ def test_a_pipe_among_images_keeps_nobody_waiting(tmp_path: Path) -> None:
         Image.new("L", (8, 8)).save(tmp_path / "photos" / name / "0.png")
     os.mkfifo(tmp_path / "photos" / "a" / "1.png")
     with pytest.raises(UserError, match="Images must be plain files, got a folder, a pipe"):
-        own.load(tmp_path / "photos")
+        own.load(own.Reference("photos"), tmp_path / "photos")
 
 
 def test_a_path_of_a_user_is_a_path(tmp_path: Path) -> None:
