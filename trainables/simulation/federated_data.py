@@ -254,13 +254,15 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
             )
         )
     needed = config.clients * max(config.min_samples, 1)
-    if needed > len(source.train_y) * (1 - config.validation_fraction):
+    there = int(len(source.train_y) * (1 - config.validation_fraction))
+    if needed > there:
+        least = f" or --set min_samples={there // config.clients}" if there >= config.clients else ""
         problems.append(
             sentence(
                 "clients × min_samples",
                 f"at most the {len(source.train_y)} training samples less the validation share",
                 needed,
-                fix="Lower --set clients or --set min_samples.",
+                fix=f"What would do: --set clients={there // max(config.min_samples, 1)}{least}.",
             )
         )
     if problems:

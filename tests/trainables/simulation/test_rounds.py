@@ -354,6 +354,24 @@ def test_a_checkpoint_tree_comes_back_as_the_same_types() -> None:
     assert from_tree(ClientState, to_tree(ClientState(None, torch.tensor([True])))).model is None
 
 
+@pytest.mark.parametrize(
+    ("clients", "would_do"),
+    [(50, "clients=21 or --set min_samples=4."), (217, "clients=21."), (22, "clients=21 or --set min_samples=9.")],
+)
+def test_too_many_clients_are_refused_with_what_would_do(clients: int, would_do: str, toy: Path) -> None:
+    """Of 240 training samples 24 are for validation; 216 are dealt, at least 10 to each."""
+
+    def built(**changed: int) -> int:
+        return federated_data.build(FederationConfig(dataset=str(toy), **changed), 0, torch.device("cpu"))[0].clients  # type: ignore[arg-type]
+
+    with pytest.raises(UserError) as refused:
+        built(clients=clients)
+    assert str(refused.value).endswith(f"What would do: --set {would_do}")
+    assert built(clients=21) == 21
+    if "min_samples" in would_do:
+        assert built(clients=clients, min_samples=int(would_do[-2])) == clients
+
+
 def test_impossible_federations_are_refused_in_one_go(toy: Path) -> None:
     with pytest.raises(UserError) as error:
         registry.resolve("fedavg", {"rho": 5, "dataset": str(toy)})
