@@ -125,7 +125,7 @@ def plane(fed: Federation, data: FederatedData, models: Iterable[tuple[nn.Module
     values = torch.tensor(kept.plane_values())
     second, first = torch.meshgrid(values, values, indexing="ij")
     points = torch.stack([first, second], dim=-1).view(-1, 2, 1, 1).to(fed.device)
-    x = normalise(points, data.mean, data.std)
+    x = normalise(points / 255.0, data.mean, data.std)
     mixed = torch.zeros(len(points), fed.classes, dtype=torch.float64)
     for module, weight in models:
         mixed += weight * module.eval()(x).softmax(dim=1).double().cpu()
