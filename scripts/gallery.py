@@ -42,7 +42,8 @@ class Command:
     def makes(self) -> str | None:
         """The run, or the folder of a paper's table, that it makes; None for a command that makes none."""
         if self.words[0] == "reproduce":
-            return "-".join(filter(None, (self.words[1], "small", self._after("--dataset"))))
+            small = "small" if "--small" in self.words else None
+            return "-".join(filter(None, (self.words[1], small, self._after("--dataset"))))
         return self._after("--name") if self.words[0] in ("run", "search") else None
 
     @property
