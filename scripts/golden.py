@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 
-TINY = ("--set", "clients=4", "--set", "local_steps=2", "--concurrency", "2")
+TINY = ("--set", "clients=4", "--set", "local_steps=2", "--slots", "2")
 SEARCH = (*TINY, "--rounds", "4", "--trials", "6")
 
 #: The folder that each run makes, and the command lines that make it.

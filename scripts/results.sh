@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the runs behind docs/results.md and prints its tables; runs that are there already are kept.
 # `scripts/results.sh` makes all of them, `scripts/results.sh t2 kf` these sections alone; each says how long it took. RUNS=folder
-# puts the runs somewhere else than runs/, OPTIONS="--concurrency 1" hands further options to every `fedtune run` and `search`.
+# puts the runs somewhere else than runs/, OPTIONS="--slots 1" hands further options to every `fedtune run` and `search`.
 # DATASET=name makes them on that data set, under names that begin with it; without DATASET they are on the embedded digits.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -35,7 +35,7 @@ PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis")
 #: A value that nothing else has.
 TEXT = "0.7431"
 ARGUMENTS = (
-    f"search dfrd --set alpha={TEXT} --trials 1 --rounds 1 --concurrency 1 --set active_clients=1 "
+    f"search dfrd --set alpha={TEXT} --trials 1 --rounds 1 --slots 1 --set active_clients=1 "
     "--set local_steps=1 --set server_iters=1 --set gen_steps=1 --set distill_steps=1"
 ).split()
 #: The method at which the trip ends.

@@ -39,7 +39,7 @@ others than it began with, `continued` lists them, each with `created`, `version
 that is one: `model`, `file`, `hash`;
 `sampler_file` a sampler that is one (FEDTUNE_SAMPLERS), in the same way.
 `extended` lists what `fedtune extend` did, each with `created`, `command`, and `trials` or `rounds` as [before, after].
-That of a search begun with --concurrency auto also holds `packing`: what was measured of one configuration (`table`:
+That of a search begun with --slots auto also holds `packing`: what was measured of one configuration (`table`:
 trials at once, threads of each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and
 what was chosen.
 
@@ -114,6 +114,11 @@ OF = "of"
 WENT_ON = "went_on"
 #: The attribute of a trial of `fedtune auto`: its place among the trials of all methods.
 PLACE = "place"
+#: What a trial sees of the others (`order` of an experiment): those with certain numbers, or those that have ended.
+FIXED, ARRIVAL = "fixed", "arrival"
+#: The attribute of a trial whose search goes by arrival: the places of the trials before it that ran when it was
+#: proposed, so that it saw all others.
+BESIDE = "beside"
 
 #: In the folder of `fedtune auto`: its record and the folders with the runs that belong to it (see below).
 AUTO = "auto.yaml"

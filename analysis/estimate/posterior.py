@@ -57,7 +57,9 @@ class Federations:
     has in it: 1 for a federation on that seed, 1/k in a mean over k; `value` (n,), `extra` (n, n) the covariance of
     what is wrong of the values beyond a seed's noise (`analysis.estimate.ends`). `points` (m, d): configurations in the
     unit cube, the last `asked` of them without a value. `unstable`: places in `points`, of some with a value.
-    `last_round`: the variance of a last value beyond a seed's noise in these values."""
+    `last_round`: the variance of a last value beyond a seed's noise in these values. `running`: places of
+    configurations of which a federation is under way. Its value counts as known already, without moving any mean: what
+    is unknown of the others falls."""
 
     points: Floats
     configuration: NDArray[np.int64]
@@ -67,6 +69,7 @@ class Federations:
     asked: int = 0
     unstable: tuple[int, ...] = ()
     last_round: float = 0.0
+    running: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,16 @@ class Posterior:
             means.append(part.mean - part.mean[others].mean())
             scales.append(part.square - 2 * with_them + with_them[others].mean())
         return self._mixed(means, scales)
+
+    def squared(self, others: Sequence[int]) -> Floats:
+        """(m, o): the expected square of the difference between each mean and the mean of each of these `others`, which
+        have values or run."""
+        places = list(others)
+        found: Floats = np.zeros((len(self.mean), len(places)))
+        for part in self.parts:
+            apart = part.square[:, None] + part.square[places] - 2 * part.covariance[:, places]
+            found += part.weight * (apart + (part.mean[:, None] - part.mean[places]) ** 2)
+        return found
 
     def _mixed(self, means: Sequence[Floats], scales: Sequence[Floats]) -> Floats:
         """(m,): the variance of a mixture of t distributions, by part their centres and squared scales (m,)."""
@@ -208,7 +221,23 @@ def posterior(found: Federations) -> Posterior:
     weights[weights < LEAST * weights.sum()] = 0
     weights /= weights.sum()
     parts = [s.part(float(w), centre, spread, 1 + cliffs) for w, s in zip(weights, solved, strict=True) if w > 0]
+    if found.running:
+        parts = [_foreseen(part, found.running) for part in parts]
     return Posterior(parts, n - 1, found.last_round)
+
+
+def _foreseen(part: Part, running: Sequence[int]) -> Part:
+    """The part after one more value of each configuration at `running`, a federation of its own seed, that is exactly
+    what was expected."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    places = list(running)
+    beside = part.covariance[:, places]
+    known = beside[places] + np.diag(np.full(len(places), part.own + part.shared + LEAST * part.square.max()))
+    explained = cho_solve(cho_factor(known, lower=True), beside.T)
+    square = np.maximum(part.square - np.einsum("mp,pm->m", beside, explained), 0.0)
+    covariance = part.covariance - beside @ explained[:, : part.covariance.shape[1]]
+    return Part(part.weight, part.mean, square, covariance, part.own, part.shared)
 
 
 class _Solved:

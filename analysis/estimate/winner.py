@@ -59,6 +59,8 @@ class Standing:
     unstable: tuple[int, ...] = ()
     #: Places in the belief of configurations that somebody asked about (`candidates` of `standing`).
     candidates: tuple[int, ...] = ()
+    #: Places of configurations of which a federation is under way.
+    running: tuple[int, ...] = ()
 
     @property
     def able(self) -> list[int]:
@@ -122,13 +124,15 @@ def standing(
     sign: float,
     by_seed: BySeed | None = None,
     candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (),
+    running: Sequence[FrozenTrial] = (),
 ) -> Standing | None:
     """The standing after these trials of a search for one metric, or None where fewer than two federations ran to
     their end.
 
     sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the curves by seed; without
     it a trial counts as one federation. candidates: configurations of which nothing is known, as (values, Optuna's
-    distributions) by name; the belief covers them too."""
+    distributions) by name; the belief covers them too. running: trials under way, of which it is known where they are
+    (`posterior.Federations`)."""
     found = _measured(trials, sign, by_seed or {})
     if sum(m.complete for m in found) < 2:
         return None
@@ -139,6 +143,11 @@ def standing(
     for m in sorted(found, key=lambda m: (not m.complete, m.trial.number)):
         first.setdefault(place[m.configuration], m.trial)
     points = [(first[i].params, first[i].distributions) for i in range(len(keys))]
+    for trial in running:
+        if (key := configuration(trial)) not in place:
+            place[key] = len(points)
+            points.append((trial.params, trial.distributions))
+    under_way = tuple(place[configuration(trial)] for trial in running)
     ends, fallen = ends_of(found, sign), unstable(found)
     federations = Federations(
         coordinates([*points, *candidates]),
@@ -149,6 +158,7 @@ def standing(
         asked=len(candidates),
         last_round=ends.last_round,
         unstable=tuple({place[m.configuration] for m in fallen}),
+        running=under_way,
     )
     all_seeds = len({seed for m in found for seed in m.seeds})
     seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
@@ -159,7 +169,8 @@ def standing(
         all_seeds,
         sign,
         tuple(sorted({m.trial.number for m in fallen})),
-        tuple(range(len(keys), len(keys) + len(candidates))),
+        tuple(range(len(points), len(points) + len(candidates))),
+        under_way,
     )
 
 

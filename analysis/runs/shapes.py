@@ -11,7 +11,7 @@ from typing import Any
 
 from search_spaces.errors import sentence
 from search_spaces.metrics import METRICS
-from search_spaces.run_folder import OF, PLACE, STOP_REASONS, WENT_ON
+from search_spaces.run_folder import ARRIVAL, BESIDE, FIXED, OF, PLACE, STOP_REASONS, WENT_ON
 
 #: A field's name, what it must be, and whether a value is that.
 Shape = Mapping[str, tuple[str, Callable[[Any], bool]]]
@@ -95,6 +95,7 @@ EXPERIMENT: Shape = {
     "seed": ("a whole number of at least 0", is_whole(0)),
     "seeds": ("a list of whole numbers of at least 0", each(is_whole(0), 1)),
     "reduction_factor": ("a whole number of at least 2", is_whole(2)),
+    "order": (f"{FIXED} or {ARRIVAL}", one_of(FIXED, ARRIVAL)),
     "lag": ("a whole number of at least 1", is_whole(1)),
     "early": ("a whole number of at least 0", is_whole(0)),
     "time": ("a number of seconds or null", none_or(is_number(0))),
@@ -190,4 +191,5 @@ ATTRIBUTES: Shape = {
     "stop_reason": (f"one of {', '.join(STOP_REASONS)}", one_of(*STOP_REASONS)),
     "share": ("cores and GPUs, two numbers of at least 0", _is_pair),
     **dict.fromkeys(("error", "from"), _TEXT),
+    BESIDE: ("a list of numbers", each(is_whole(0))),
 }

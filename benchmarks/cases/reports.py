@@ -37,7 +37,7 @@ def slopes(case: Case, folder: Path, quick: bool) -> None:
             f"search, {title}",
             folder,
             diary=str(diary),
-            options={"trials": n, "rounds": rounds, "concurrency": 1, "name": title},
+            options={"trials": n, "rounds": rounds, "slots": 1, "name": title},
         )
         ends = [
             when
@@ -125,7 +125,7 @@ def memory(case: Case, folder: Path, quick: bool) -> None:
         options={
             "trials": 2,
             "rounds": 1 if quick else 4,
-            "concurrency": 2,
+            "slots": 2,
             "dataset": values["dataset"],
             "set": fixed | {"local_steps": values["local_steps"]},
             "select_on": "test",

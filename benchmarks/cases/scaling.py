@@ -115,7 +115,7 @@ def trials(case: Case, quick: bool) -> None:
                 options={
                     "trials": marks[-1],
                     "rounds": 1,
-                    "concurrency": 2,
+                    "slots": 2,
                     "sampler": sampler,
                     "name": f"scaling-{sampler}",
                 },

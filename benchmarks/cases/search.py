@@ -81,7 +81,7 @@ def overhead(
                 folder,
                 products=products,
                 diary=str(folder / name) + ".jsonl",
-                options={"trials": trials, "rounds": rounds, "concurrency": 2, "name": name},
+                options={"trials": trials, "rounds": rounds, "slots": 2, "name": name},
             )
             bare.append(before + processes.run(["a", "b"])[0])
             whole.append(found["seconds"])

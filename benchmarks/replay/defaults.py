@@ -63,9 +63,6 @@ VARIANTS: dict[str, Factory] = {
     "--scheduler median": _changed(scheduler="median"),
     "--scheduler none": _changed(scheduler="none"),
     "stopped trials may go on": Thawing,
-    "--lag 1": _changed(lag=1),
-    "--lag 4": _changed(lag=4),
-    "--lag 8": _changed(lag=8),
     "--race": Racing,
     "--seeds 3 --no-race": partial(Present, each=3),
 }
@@ -139,7 +136,7 @@ a blind choice's. On the tables that only report it is told to be better than bo
 asked are better on `dfrd_alpha_lambda`, twelve on `mixed` too, and worse on `fedavg` and on those that report. That the
 first ten trials wait for more than the lag of four says (the row `--lag 4`) is told to be better on `fedavg` alone of
 those that decide, and it
-[takes time](proposals.md#how-many-trials-wait-for-one-another) where more than one trial can run. `--grace 1` was
+[takes time](proposals.md#what-a-trial-is-proposed-from) where more than one trial can run. `--grace 1` was
 better with `tpe`; with `ei` it is not told from the third round.
 """
 }

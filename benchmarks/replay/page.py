@@ -36,7 +36,7 @@ ones. It is no bound: a choice that takes neighbours into account can do better.
 | `fedtune-race` | `fedtune search --race`: the same, with up to ten seeds for configurations that are worth it |
 | `fedtune-race-3` | `fedtune search --seeds 3`, which is a race of up to three seeds |
 | `fedtune-1-grace` | `fedtune-1` with a first rung that was chosen from its own first trials, which all ran to their end; it did not pay, and the option is gone |
-| `fedtune-1-early`, `fedtune-race-early` | a search and a race by `--sampler tpe --lag 4` with `--grace 1`: early stopping begins after the first round in place of the third |
+| `fedtune-1-early`, `fedtune-race-early` | a search and a race by `--sampler tpe` and a lag of 4 with `--grace 1`: early stopping begins after the first round in place of the third |
 | `optuna-…` | Optuna's TPE or Gaussian process, with its median, successive-halving or Hyperband pruner; one seed |
 | `ray-tune-optuna` | Ray Tune's OptunaSearch and its ASHA; one seed |
 | `syne-tune-…` | Syne Tune's ASHA with its random, KDE, BORE or conformal quantile regression searcher; one seed |

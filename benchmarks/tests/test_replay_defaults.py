@@ -42,7 +42,7 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
     """What it changes is what its name says, by the names of the experiment's fields."""
     present: Experiment = made(PRESENT).experiment
     assert present.reduction_factor == REDUCTION
-    assert (present.lag, present.early) == (resources.LAG, resources.EARLY) == (4, 8)
+    assert (present.order, present.lag, present.early) == ("fixed", resources.lag(1), resources.early(1))
     for variant in set(VARIANTS) - {PRESENT, "--race", "stopped trials may go on"}:
         searcher = made(variant)
         changed = {
@@ -57,9 +57,6 @@ def test_a_variant_is_the_present_search_but_for_one_default() -> None:
             assert changed == {"seeds": (0, 1, 2)} and not searcher.experiment.races
         else:
             option, value = variant.removeprefix("--").split()
-            if option == "lag":  # one that a user gives holds from the first trial on
-                assert changed.pop("early") == 0
-                changed.setdefault("lag", present.lag)
             assert {name: str(v) for name, v in changed.items()} == {option.replace("-", "_"): value}
     assert isinstance(made("--race"), Racing) and isinstance(made(PRESENT), Present)
 

@@ -165,7 +165,7 @@ class Stages:
             name=str(target),
             seed=self.record.seed,
             data_dir=e.data_dir,
-            concurrency=None if left else e.concurrency,
+            slots=None if left else e.concurrency,
             per_trial={"gpus": e.gpus_per_trial, **({} if left else {"cpus": e.cpus_per_trial})},
             address=self.address,
         )

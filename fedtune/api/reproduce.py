@@ -190,8 +190,8 @@ def _lead(planned: Planned, parts: Sequence[RunPart], address: str | None) -> Ex
     (`fedtune.planning.resume_checks.left_cluster`)."""
     problems: list[str] = []
     trials = sum(part.experiment.trials for part in parts)
-    request = dataclasses.replace(planned.parts[0].request, concurrency=planned.asked.concurrency, address=address)
-    packing, _ = placement(request, problems, trials=trials, lag=None, looks_back=False)
+    request = dataclasses.replace(planned.parts[0].request, slots=planned.asked.slots, address=address)
+    packing = placement(request, problems, trials=trials)
     if problems:
         raise UserError(*problems)
     return dataclasses.replace(

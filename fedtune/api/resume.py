@@ -38,7 +38,7 @@ def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
     several = "auto" if is_auto(request.run) else "reproduce" if is_made(given(request.run)) else None
-    placing = ("concurrency", "per_trial", "time")
+    placing = ("slots", "per_trial", "time")
     placed = [f"--{name.replace('_', '-')}" for name in placing if getattr(request, name) is not None]
     if several and placed:
         raise UserError(
@@ -55,7 +55,8 @@ def _resume_run(request: ResumeRequest) -> Result:
     check_whole(found.path, experiment)
     problems = list(option.problems(request))
     asked: dict[str, Any] = {"time": seconds_of(request.time, problems)}
-    asked |= {name: getattr(request, name) for name in ("concurrency", "cpus_per_trial", "gpus_per_trial")}
+    asked |= {name: getattr(request, name) for name in ("cpus_per_trial", "gpus_per_trial")}
+    asked |= {"concurrency": request.slots}
     placed = {key: value for key, value in asked.items() if value is not None}
     if bool(placed.get("gpus_per_trial", experiment.gpus_per_trial)) != bool(experiment.gpus_per_trial):
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"

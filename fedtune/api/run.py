@@ -110,7 +110,7 @@ def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
     name = request.name if request.name is not None else _free(f"{origin.get('run', method)}-final")
     folder = named_folder(str(name), problems)
     seeds = final_seeds(request.seed, after + count)[after:] if not problems else (0,)
-    packing, lag = placement(request, problems, trials=len(seeds), lag=None, looks_back=False)
+    packing = placement(request, problems, trials=len(seeds))
     metric = _metric(data or _selected_by(method, request.space), float(values["validation_fraction"]))
     checked = preflight(
         method,
@@ -139,7 +139,6 @@ def plan_run(request: RunRequest, count: int, *, after: int = 0) -> Plan:
         seeds=seeds,
         sampler="random",
         scheduler="none",
-        lag=lag,
         **placed(request, packing),
         source=data,
     )

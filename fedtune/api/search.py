@@ -60,7 +60,7 @@ def search(request: SearchRequest) -> Result:
     Progress goes to stderr, the run directory to `name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
     planned = plan(request)
-    return carry_out(packed(planned) if request.concurrency == AUTO else planned, request)
+    return carry_out(packed(planned) if request.slots == AUTO else planned, request)
 
 
 def carry_out(planned: Plan, shown: Progress) -> Result:

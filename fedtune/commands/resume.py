@@ -9,7 +9,7 @@ EXAMPLES = """\
 # Go on after Ctrl-C, a crash or a full disk:
 fedtune resume runs/dfrd-alpha_lambda
 # With another hour, four trials at once:
-fedtune resume runs/dfrd-alpha_lambda --time 1h --concurrency 4
+fedtune resume runs/dfrd-alpha_lambda --time 1h --slots 4
 """
 
 

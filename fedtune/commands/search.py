@@ -37,7 +37,7 @@ def command(request: SearchRequest, *, dry_run: DryRun = False, as_json: AsJson 
     from fedtune.planning.plan import plan
 
     planned = plan(request)
-    if request.concurrency == AUTO:
+    if request.slots == AUTO:
         planned = packed(planned)
     if dry_run:
         _output.estimate(_timed(planned, request), as_json)

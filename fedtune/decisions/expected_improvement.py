@@ -9,16 +9,20 @@ configurations are drawn, every value as likely as any other, and the trial is t
 of equal ones the first (Jones, Schonlau and Welch 1998). f(x) has the model's posterior mean. Its variance is that of
 f(x) minus the mean of all completed configurations: a seed's effect that all configurations share cancels in this
 difference, so it cannot make a configuration look promising. μ* is the best posterior mean of a completed
-configuration. c(x) is 1, or in a space with marks (`search_spaces.cost`) what a round of x costs, as a
-part of the dearest one: expected improvement per second (Snoek, Larochelle and Adams 2012, section 3.2). Trials of a
-search have the same rounds, and early stopping ends a cheap one as it does a dear one, so the rounds cancel. c(x) comes
-from the marks, never from a clock: with measured seconds the same seed would give other trials on another machine.
+configuration, or of one that runs. A federation that is under way counts as if its value were known and were exactly
+what is expected (the kriging believer, Ginsbourger, Le Riche and Carraro 2010): it moves no mean, and what is unknown
+near it falls. Nor is a trial so near to one that runs that the noise of one seed could not tell them apart, where any
+other is drawn: E[(f(x) - f(r))²] is at least that noise's variance. c(x) is 1, or in a space with marks
+(`search_spaces.cost`) what a round of x costs, as a part of the dearest one: expected improvement per second (Snoek,
+Larochelle and Adams 2012, section 3.2). Trials of a search have the same rounds, and early stopping ends a cheap one as
+it does a dear one, so the rounds cancel. c(x) comes from the marks, never from a clock: with measured seconds the same
+seed would give other trials on another machine.
 
-What the search has had already is not drawn again, as long as `TRIES` draws find anything else. The first draw is the
-trial while it can look at fewer than `FEWEST` others, or while fewer than two ran to their end; it is what the sampler
-`random` proposes for this trial, unless that was had, so that searches by different samplers begin alike. A
-configuration that failed on a seed, or did not reach its target, counts as if it had ended with the worst value that
-any other trial had last: that of which nothing is known would promise much.
+What the search has had already is not drawn again, as long as `TRIES` draws find anything else. While a trial can look
+at fewer than `FEWEST` others, or while fewer than two ran to their end, it is a point of a sequence that fills the
+space evenly (`fedtune.decisions.sampling.spread`), however many trials begin at once. A configuration that failed on a
+seed, or did not reach its target, counts as if it had ended with the worst value that any other trial had last: that of
+which nothing is known would promise much.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from analysis.estimate import configuration, standing
 from analysis.estimate.winner import MOST, missed_target
 from fedtune.decisions.optuna_samplers import EI
 from fedtune.decisions.race import gain
-from fedtune.decisions.sampling import at_random, generator, uniform
+from fedtune.decisions.sampling import generator, spread, uniform
 from search_spaces import cost, run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import is_unreached
@@ -69,16 +73,22 @@ def note(sampler: str, search: Mapping[str, Dimension]) -> str | None:
 
 
 def proposed(
-    space: Space, known: Sequence[FrozenTrial], had: Iterable[Mapping[str, Any]], sign: float, seed: int, number: int
+    space: Space,
+    known: Sequence[FrozenTrial],
+    had: Iterable[Mapping[str, Any]],
+    sign: float,
+    seed: int,
+    number: int,
+    running: Sequence[FrozenTrial] = (),
 ) -> FrozenTrial:
-    """Trial `number` of a search with this `seed`, after the `known` trials, which have ended. had: values by name of
-    all trials before it.
+    """Trial `number` of a search with this `seed`, after the `known` trials, which have ended, while others are
+    `running`. had: values by name of all trials before it.
 
     sign: 1 where more is better, -1 where less is."""
     from optuna.trial import TrialState, create_trial
 
     draws = _drawn(space, seed, number, {_key(params) for params in had})
-    chosen = best(draws, known, sign, space) if len(known) >= FEWEST else draws[0]
+    chosen = best(draws, known, sign, space, running) if len(known) >= FEWEST else draws[0]
     kinds = space.distributions()
     return create_trial(
         state=TrialState.RUNNING, params=dict(chosen), distributions={name: kinds[name] for name in chosen}
@@ -91,7 +101,7 @@ def _drawn(space: Space, seed: int, number: int, had: Set[object]) -> list[dict[
     others = (uniform(space, rng) for _ in range(TRIES - 1))
     new: list[dict[str, Value]] = []
     old: list[dict[str, Value]] = []
-    for values in itertools.chain([at_random(space, seed, number)], others):
+    for values in itertools.chain([spread(space, seed, number)], others):
         params = space.params(values)
         (old if _key(params) in had else new).append(params)
         if len(new) == CANDIDATES:
@@ -106,21 +116,27 @@ def _key(params: Mapping[str, Any]) -> object:
 
 
 def best(
-    draws: Sequence[Mapping[str, Any]], known: Sequence[FrozenTrial], sign: float, space: Space
+    draws: Sequence[Mapping[str, Any]],
+    known: Sequence[FrozenTrial],
+    sign: float,
+    space: Space,
+    running: Sequence[FrozenTrial] = (),
 ) -> Mapping[str, Any]:
-    """Of the `draws`, values by name, the one that promises most per cost after the `known` trials."""
+    """Of the `draws`, values by name, the one that promises most per cost after the `known` trials, beside the
+    `running` ones."""
     if sum(_whole(trial) for trial in known) < 2:  # those that failed count as such, too, from here on
         return draws[0]
     kinds = space.distributions()
     asked = [(params, {name: kinds[name] for name in params}) for params in draws]
-    found = standing(_told(known, sign), sign, candidates=asked)
+    found = standing(_told(known, sign), sign, candidates=asked, running=running)
     if found is None:  # the same federation twice
         return draws[0]
-    belief, winner = found.belief, found.ranking[0]
-    gains = [
-        gain(float(belief.mean[place] - belief.mean[winner]), math.sqrt(found.beside[place]))
-        for place in found.candidates
-    ]
+    mean = found.belief.mean
+    expected = max(mean[place] for place in (found.ranking[0], *found.running))
+    gains = [gain(float(mean[place] - expected), math.sqrt(found.beside[place])) for place in found.candidates]
+    alike = [bool(row.any()) for row in found.belief.squared(found.running) < found.belief.own]
+    if not all(alike[place] for place in found.candidates):
+        gains = [-1.0 if alike[place] else one for place, one in zip(found.candidates, gains, strict=True)]
     worth = [one / cost.of_a_round(space.search, params) for one, params in zip(gains, draws, strict=True)]
     return draws[worth.index(max(worth))]
 

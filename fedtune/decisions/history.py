@@ -4,9 +4,11 @@ An experiment has one run or several: a search or a final run has one, `fedtune 
 reproduce` one for each cell of a table. A trial has a number in its run, by which its folder and its study know it, and
 a number among all trials of the experiment; where there is one run the two are the same.
 
-What becomes of trial n is decided by the trials that `Experiment.seen` lets it look at and by nothing else. So a
-decision has to wait until all of those have ended, and is then the same whatever ran side by side and however often the
-experiment was interrupted.
+What becomes of a trial is decided by the trials that it sees and by nothing else. Which ones these are depends on the
+experiment's order. In the fixed order trial n sees the first ones, as many as `Experiment.seen` says: a decision waits
+until all of those have ended, and is then the same whatever ran side by side. By arrival a trial sees those that have
+ended when it is proposed, so nothing waits; which ones still ran is recorded with it. In both orders an experiment that
+was interrupted goes on from exactly what it had.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedtune.decisions import expected_improvement, own_sampler
 from fedtune.decisions.conditions import Crossed
@@ -44,11 +46,10 @@ WAIT, DONE = Answer.WAIT, Answer.DONE
 
 
 class Next(NamedTuple):
-    """The trial to begin: the place of its run, itself, and what is recorded of it (user attributes)."""
+    """The trial to begin, and the place of its run."""
 
     part: int
     trial: FrozenTrial
-    attributes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class History:
     #: By run, and by their number there.
     trials: Sequence[Mapping[int, FrozenTrial]]
     #: Of every trial its run and its number there, in the order in which they were begun.
-    order: Sequence[tuple[int, int]]
+    order: list[tuple[int, int]]
     #: Where the runs are those of several methods that share a budget.
     allocation: Allocation | None = None
 
@@ -111,13 +112,26 @@ class History:
     def seen(self, part: int, number: int) -> list[tuple[int, FrozenTrial]] | None:
         """What trial `number` of a run may look at, which may be one that is still to be begun: trials with the places
         of their runs. None while one of them still runs."""
-        e = self.parts[part].experiment
-        if self.allocation is not None:
-            trials = self.trials[part]
-            place = int(trials[number].user_attrs[run_folder.PLACE]) if number in trials else len(self.order)
-            found = [(self.order[n][0], self.trial(n)) for n in range(e.seen(place))]
-        elif e.looks_back:
-            found = [(part, self.trials[part][n]) for n in range(e.seen(number))]
+        e, before = self.parts[part].experiment, self._before(part, number)
+        if e.order == run_folder.ARRIVAL:
+            unseen = set(self.unseen(part, number))
+            before = [at for place, at in enumerate(before) if place not in unseen]
         else:
-            found = []
+            before = before[: e.seen(len(before))]
+        found = [(place, self.trials[place][own]) for place, own in before]
         return found if all(trial.state.is_finished() for _, trial in found) else None
+
+    def unseen(self, part: int, number: int) -> list[int]:
+        """Where trials go by arrival: of those before trial `number`, the places of the ones that ran when it was
+        proposed, or run now where it is still to be begun."""
+        if number in self.trials[part]:
+            return list(self.trials[part][number].user_attrs.get(run_folder.BESIDE, ()))
+        before = enumerate(self._before(part, number))
+        return [place for place, (of, own) in before if not self.trials[of][own].state.is_finished()]
+
+    def _before(self, part: int, number: int) -> list[tuple[int, int]]:
+        """The trials before it that it could look at, by run and number there."""
+        trials = self.trials[part]
+        if self.allocation is not None:
+            return self.order[: int(trials[number].user_attrs[run_folder.PLACE])] if number in trials else [*self.order]
+        return [(part, own) for own in range(number)] if self.parts[part].experiment.looks_back else []

@@ -60,7 +60,7 @@ def _configuration(history: History, place: int) -> Next | Answer:
     else:
         point = part.points.of(part.crossed.place(number))
         proposed, origin = configuration(part, begun, _trials(seen), point)
-    return _next(place, part, number, proposed, origin, {"seed": e.seeds[number]} if e.kind == "run" else {})
+    return _next(history, place, proposed, origin, {"seed": e.seeds[number]} if e.kind == "run" else {})
 
 
 def _federation(history: History, place: int) -> Next | Answer:
@@ -72,7 +72,8 @@ def _federation(history: History, place: int) -> Next | Answer:
     seen = history.seen(place, number)
     if seen is None:
         return WAIT
-    known, running = _trials(seen), begun[len(seen) :]
+    known = _trials(seen)
+    running = _others(begun, known)
     new = number - sum(race.is_further(trial) for trial in begun[e.taken :])
     more, again = part.points.more(new), None
     if number >= e.taken:
@@ -87,7 +88,7 @@ def _federation(history: History, place: int) -> Next | Answer:
     key = configuration_of(proposed)
     same = [trial.number for trial in begun if configuration_of(trial) == key]
     attributes: dict[str, Any] = {"seed": further_seed(e.seeds, len(same))}
-    return _next(place, part, number, proposed, origin, attributes | ({run_folder.OF: same[0]} if same else {}))
+    return _next(history, place, proposed, origin, attributes | ({run_folder.OF: same[0]} if same else {}))
 
 
 def _of_a_method(history: History) -> Next | Answer:
@@ -99,8 +100,11 @@ def _of_a_method(history: History) -> Next | Answer:
     if seen is None:
         return WAIT
     names = [part.experiment.method for part in history.parts]
-    merged_trials = [method_allocation.merged(names, place, n, trial) for n, (place, trial) in enumerate(seen)]
-    later = [place for place, _ in history.order[len(seen) :]]
+    places = [int(trial.user_attrs[run_folder.PLACE]) for _, trial in seen]
+    merged_trials = [
+        method_allocation.merged(names, part, place, trial) for place, (part, trial) in zip(places, seen, strict=True)
+    ]
+    later = [part for place, (part, _) in enumerate(history.order) if place not in set(places)]
     for place in method_allocation.order(allocation, merged_trials, later):
         if _spent(history, allocation) + allocation.whole(place) <= allocation.budget * (1 + 1e-9):
             return _trial_of(history, place, seen, number)
@@ -129,19 +133,20 @@ def _trial_of(history: History, place: int, seen: Sequence[tuple[int, FrozenTria
         of_all = [(history.parts[other].space, trial) for other, trial in seen]
         point = taught(part.space, begun, known, of_all, part.experiment.signs[0])
     proposed, origin = configuration(part, begun, known, point)
-    return _next(place, part, len(begun), proposed, origin, {run_folder.PLACE: number})
+    return _next(history, place, proposed, origin, {run_folder.PLACE: number})
 
 
-def _next(
-    place: int, part: Part, number: int, proposed: FrozenTrial, origin: str, attributes: Mapping[str, Any]
-) -> Next:
-    """The trial with the condition that it is run under."""
+def _next(history: History, place: int, proposed: FrozenTrial, origin: str, attributes: Mapping[str, Any]) -> Next:
+    """The trial with the condition that it is run under, and with what is recorded of it."""
     from optuna.trial import TrialState, create_trial
 
+    part, number = history.parts[place], len(history.trials[place])
     cell = part.points.of(number) if part.experiment.sampler == "grid" and part.crossed.several else None
     condition = part.crossed.condition(number) if cell is None else part.space.condition_of(cell.values)
     varied = {key: part.space.vary[key].distribution() for key in condition}
     attributes = dict(attributes) | ({"from": origin} if origin else {})
+    if part.experiment.order == run_folder.ARRIVAL and (beside := history.unseen(place, number)):
+        attributes[run_folder.BESIDE] = beside
     trial = create_trial(
         state=TrialState.RUNNING,
         params=proposed.params | condition,
@@ -149,7 +154,7 @@ def _next(
         system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
         user_attrs=attributes,
     )
-    return Next(place, trial, attributes)
+    return Next(place, trial)
 
 
 # -- what a configuration is -------------------------------------------------------------------------------------------
@@ -170,7 +175,8 @@ def configuration(
     if e.sampler == EI:
         had = [without(trial, conditions).params for trial in begun]
         seen = _configurations(part, known)
-        return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, number), ""
+        running = [without(trial, conditions) for trial in _others(begun, known)]
+        return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, number, running), ""
     if part.sampler is not None:
         rng = generator(e.seed, number, "own sampler")
         seen = _configurations(part, known)
@@ -193,6 +199,12 @@ def shown(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     seen = race.over_seeds(known) if e.races else known
     shown = seen_by_sampler(seen, e.signs, completes_only=e.sampler in ("gp", "nsga2"))
     return [trial for trial in shown if trial is not None]
+
+
+def _others(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The trials of a run that have begun and are not among the known ones."""
+    numbers = {trial.number for trial in known}
+    return [trial for trial in begun if trial.number not in numbers]
 
 
 def _trials(seen: Sequence[tuple[int, FrozenTrial]]) -> list[FrozenTrial]:

@@ -8,8 +8,6 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
-from fedtune.decisions.optuna_samplers import make_sampler
-from fedtune.record.journal import quiet_optuna
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
 from search_spaces.space import Space
@@ -19,14 +17,6 @@ def generator(seed: int, number: int, purpose: str) -> random.Random:
     """What is drawn for trial `number` of a search with this `seed`, for one purpose."""
     digest = hashlib.blake2b(f"{seed}/{number}/{purpose}".encode(), digest_size=8).digest()
     return random.Random(int.from_bytes(digest, "big"))
-
-
-def at_random(space: Space, seed: int, number: int) -> dict[str, Value]:
-    """By key, what `--sampler random` proposes for trial `number`, and the models of Optuna before they start."""
-    import optuna
-
-    with quiet_optuna():
-        return space.suggest(optuna.create_study(sampler=make_sampler("random", seed, number)).ask())
 
 
 def drawn(space: Space, option: Callable[[Dimension], Value], number: Callable[[Dimension], Value]) -> dict[str, Value]:
@@ -45,6 +35,24 @@ def drawn(space: Space, option: Callable[[Dimension], Value], number: Callable[[
 def uniform(space: Space, rng: random.Random) -> dict[str, Value]:
     """A configuration by key, every option and every number of an interval (on its scale) as likely as any other."""
     return drawn(space, lambda d: rng.choice(d.values()), lambda d: at(d, rng.random()))
+
+
+def spread(space: Space, seed: int, number: int) -> dict[str, Value]:
+    """A configuration by key: point `number` of a sequence whose points fill the space evenly, each parameter by itself
+    and all together, wherever the sequence ends: Halton's, scrambled by the seed (Owen 2017)."""
+    from scipy.stats import qmc
+
+    keys = list(dict.fromkeys(dimension.key for _, dimension in space.dimensions()))
+    if not keys:
+        return {}
+    sequence = qmc.Halton(len(keys), scramble=True, seed=generator(seed, 0, "spread").getrandbits(63))
+    unit = dict(zip(keys, map(float, sequence.fast_forward(number).random(1)[0]), strict=True))
+
+    def option(dimension: Dimension) -> Value:
+        options = dimension.values()
+        return options[int(unit[dimension.key] * len(options))]
+
+    return drawn(space, option, lambda dimension: at(dimension, unit[dimension.key]))
 
 
 def ends(dimension: Dimension) -> tuple[float, float]:

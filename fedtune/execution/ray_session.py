@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,8 @@ from search_spaces.files import cannot_write
 
 if TYPE_CHECKING:
     from trainables.own_code import Code
+#: After so many seconds it is counted again how many trials the machines have room for.
+COUNTED_EVERY = 5.0
 
 
 class _LeaveTune(BaseException):
@@ -68,6 +71,8 @@ class TuneSession:
         self._seeds: dict[int, tuple[int, ...]] = {}
         self._codes: dict[tuple[str, Any], tuple[Code, ...]] = {}
         self._environment = begun_with(queue.parts[0].folder)
+        #: When it was last counted how many trials fit, and how many did.
+        self._counted, self._rooms = -math.inf, 0
 
     def fit(self, scratch: Path) -> None:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
@@ -121,7 +126,7 @@ class TuneSession:
 
         if self.must_end():
             return Searcher.FINISHED
-        if len(self._live) >= self.placement.concurrency:
+        if len(self._live) >= min(self.placement.concurrency, self._room()):
             return None
         if not self._shares.room(self.queue.next_share(), self._live.values()):
             return None
@@ -137,6 +142,13 @@ class TuneSession:
             over = self.failure is not None or not self._live and self.queue.exhausted
             return Searcher.FINISHED if over else None
         return {"job": job}
+
+    def _room(self) -> int:
+        """How many trials of the usual share all machines have room for now: machines join a cluster, and leave it."""
+        now = time.monotonic()
+        if now >= self._counted + COUNTED_EVERY:
+            self._counted, self._rooms = now, cluster.room(self.placement.cpus, self.placement.gpus)
+        return self._rooms
 
     def _job(self, proposal: Proposal) -> Any:
         from trainables.tune import Job

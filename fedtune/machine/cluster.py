@@ -120,6 +120,17 @@ def largest_machine() -> tuple[float, float]:
     return max(node.get("CPU", 0.0) for node in nodes), max(node.get("GPU", 0.0) for node in nodes)
 
 
+def room(cpus: float, gpus: float) -> int:
+    """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room; at least
+    one, which then waits for a machine."""
+    import ray
+
+    api: Any = ray  # parts of it are not typed
+    nodes = [node["Resources"] for node in api.nodes() if node["Alive"]]
+    fits = [resources.room_on(node.get("CPU", 0.0), node.get("GPU", 0.0), cpus, gpus) for node in nodes]
+    return max(1, sum(fits))
+
+
 def _check_gpus(ray: Any, gpus: float) -> None:
     """Raises `UserError` where a trial is to have more GPUs than the cluster has."""
     there = ray.cluster_resources()

@@ -12,18 +12,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedtune.options import FIXED_UP_TO
 from search_spaces.errors import Shown, sentence
+from search_spaces.run_folder import ARRIVAL, FIXED
 
-#: Trial n looks at trials 0 … n - LAG unless told otherwise. It follows neither from the machine nor from the length of
-#: the search, as it decides what is proposed: the same request gives the same record everywhere.
-LAG = 4
-#: Without a lag of the user's own the first trials wait for more: each looks at all before it except the last one, as
-#: far as these are among the first EARLY. What is known then is so little that every result counts, and two at a time
-#: keep a small machine busy.
-EARLY = 8
 #: Ray counts shares in steps of this.
 LEAST = 0.0001
-#: The largest concurrency and lag.
+#: The largest number of slots.
 MOST = 1_000_000
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
@@ -39,16 +34,19 @@ class Machine:
 
 @dataclass(frozen=True)
 class Packing:
-    """The shares of one trial."""
+    """How many trials run at once, and the shares of one."""
 
     concurrency: int
     cpus: float
     gpus: float
+    #: How many could run at once where there is room for them, and what a trial sees of others (`Experiment.order`).
+    slots: int
+    order: str
 
     @property
     def threads(self) -> int:
         """Of torch, per trial."""
-        return max(1, int(self.cpus))
+        return threads(self.cpus)
 
 
 def machine() -> Machine:
@@ -75,21 +73,21 @@ def part(trials: int) -> float:
     return math.floor(10_000 / trials) / 10_000
 
 
-def early(lag: int | None) -> int:
-    """`Experiment.early` of a search whose user asked for this lag (None: for none)."""
-    return EARLY if lag is None else 0
+def threads(cpus: float) -> int:
+    """Threads of torch in a trial with so many cores."""
+    return max(1, int(cpus))
 
 
-def held_back(here: Machine, concurrency: int, threads: int, gpus: float, *, lag: int, trials: int) -> str | None:
-    """A note where the search's lag, and nothing else, keeps more trials of `threads` threads and `gpus` of a GPU each
-    from running at once."""
-    room = _room(here, threads, gpus)
-    if not concurrency == lag < min(trials, room):
-        return None
-    return (
-        f"Only {concurrency} trials run at the same time, because the lag is {lag}: a trial waits for the one {lag} "
-        f"before it. More run with --lag {room}."
-    )
+def lag(slots: int) -> int:
+    """`Experiment.lag` of the fixed order: twice the slots, so that no slot has to wait as soon as another's trial is
+    the longer one. One slot never waits, so its trials see all before them."""
+    return 2 * slots if slots > 1 else 1
+
+
+def early(slots: int) -> int:
+    """`Experiment.early`: the first trials see all before them but one for each slot beside theirs. What is known then
+    is so little that every result counts."""
+    return 4 * slots
 
 
 def crowding(concurrency: int, threads: int, cores: int) -> str | None:
@@ -100,10 +98,10 @@ def crowding(concurrency: int, threads: int, cores: int) -> str | None:
         return (
             f"{concurrency} trials at once with {threads} threads each are {concurrency * threads} threads on "
             f"{cores} cores, which can make all of them "
-            f"several times slower (measured: up to 7.6). Better: --concurrency {max(1, cores // threads)}."
+            f"several times slower (measured: up to 7.6). Better: --slots {max(1, cores // threads)}."
         )
     turns = f"{concurrency} trials at once take turns on {cores} core{'s' * (cores > 1)}"
-    return f"{turns}; they need more memory and are no faster than --concurrency {cores}."
+    return f"{turns}; they need more memory and are no faster than --slots {cores}."
 
 
 def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:
@@ -120,56 +118,34 @@ def pack(
     problems: list[str],
     *,
     trials: int,
-    lag: int | None,
-    looks_back: bool,
-    concurrency: int | None = None,
+    slots: int | None = None,
+    order: str | None = None,
     cpus: float | None = None,
     gpus: float | None = None,
-) -> tuple[Packing, int]:
-    """The packing and the search's lag. What cannot be is appended to `problems`.
+) -> Packing:
+    """How so many trials are packed. What cannot be is appended to `problems`.
 
-    here: None is a cluster that is joined later; shares are then taken as asked for, and Ray places what fits.
-    lag: as asked for; None is `LAG`. No more trials run at once than that, where trials look back."""
-    room_to_look_back = LAG if lag is None else lag
-    _check_amounts(problems, concurrency=concurrency, cpus=cpus, gpus=gpus, lag=lag)
-    if problems:
-        return Packing(1, 1.0, 0.0), room_to_look_back
-    if here is None:
-        at_once = concurrency or (room_to_look_back if looks_back else trials)
-        cpus, gpus = cpus or 1.0, gpus or 0.0
-        here, concurrency = Machine(at_once * math.ceil(cpus), at_once * math.ceil(gpus)), at_once
-    if gpus is None:
-        gpus = 1 / TRIALS_PER_GPU if here.gpus else 0.0
-    _check_fit(here, cpus, gpus, problems)
-    share = cpus if cpus is not None else 1.0
-    room = _room(here, share, gpus)
-    if concurrency is None:
-        concurrency = min(room, trials, room_to_look_back) if looks_back else min(room, trials)
-    elif cpus is not None and concurrency > room:
-        each = f"{share:g} of {here.cores} cores" + (f" and {gpus:g} GPU" if gpus else "")
-        problems.append(sentence("concurrency", f"at most {room} with {each} per trial", concurrency, "--concurrency"))
-    elif gpus > 0 and concurrency > room and gpus * concurrency > here.gpus:
-        problems.append(
-            sentence("concurrency", f"at most {room} with {gpus:g} GPU per trial", concurrency, "--concurrency")
-        )
-    elif concurrency * share > here.cores:
-        share = here.cores / concurrency
-    if looks_back and concurrency > room_to_look_back:
-        fix = f"Give --lag {concurrency} as well; it changes what is proposed."
-        problems.append(
-            sentence("concurrency", f"at most the lag, {room_to_look_back}", concurrency, "--concurrency", fix)
-        )
-    return Packing(concurrency, share, gpus), room_to_look_back
-
-
-def _check_amounts(
-    problems: list[str], *, concurrency: int | None, cpus: float | None, gpus: float | None, lag: int | None
-) -> None:
-    """Each number that was asked for, by itself."""
-    for name, value in (("concurrency", concurrency), ("lag", lag)):
-        if value is not None and not 1 <= value <= MOST:
-            problems.append(sentence(name, f"a whole number in [1, {MOST}]", value, f"--{name}"))
+    here: None is a cluster that is joined later; shares are then taken as asked for, and without a number of slots as
+    many trials run as fit at that time. slots: None is as many as the machine has room for; of more, those that fit run
+    at the same time. order: None is the default for so many slots."""
+    if slots is not None and not 1 <= slots <= MOST:
+        problems.append(sentence("slots", f"a whole number in [1, {MOST}]", slots, "--slots"))
     check_shares(problems, cpus=cpus, gpus=gpus)
+    if problems:
+        return Packing(1, 1.0, 0.0, 1, FIXED)
+    share = 1.0 if cpus is None else cpus
+    if here is None:
+        room, gpus = trials, gpus or 0.0
+        if slots is None and order == FIXED:
+            problems.append("In the fixed order what a trial sees depends on the number of slots. Give --slots.")
+    else:
+        gpus = gpus if gpus is not None else 1 / TRIALS_PER_GPU if here.gpus else 0.0
+        _check_fit(here, cpus, gpus, problems)
+        room = max(1, room_on(here.cores, here.gpus, share, gpus))
+    slots = room if slots is None else slots
+    if order is None:
+        order = FIXED if slots <= FIXED_UP_TO else ARRIVAL
+    return Packing(min(slots, room, trials), share, gpus, slots, order)
 
 
 def check_shares(problems: list[str], *, cpus: float | None, gpus: float | None) -> None:
@@ -200,13 +176,10 @@ def _check_fit(here: Machine, cpus: float | None, gpus: float, problems: list[st
         )
 
 
-def _room(here: Machine, cpus: float, gpus: float) -> int:
-    """How many trials of that size the machine has room for; at least one."""
-    room = max(1, int(here.cores / cpus + 1e-9))
-    return min(room, on_gpus(here.gpus, gpus)) if gpus > 0 else room
-
-
-def on_gpus(count: int, share: float) -> int:
-    """How many trials with that share of a GPU `count` GPUs have room for, at least one. A part of a GPU is a part of
-    one: of two GPUs, four trials have 0.4 and not five."""
-    return max(1, count * int(1 / share + 1e-9) if share <= 1 else count // int(share))
+def room_on(cores: float, gpus: float, cpus: float, share: float) -> int:
+    """How many trials with so many `cpus` and that `share` of a GPU a machine of `cores` and `gpus` has room for. A
+    part of a GPU is a part of one: of two GPUs, four trials have 0.4 and not five."""
+    room = math.floor(cores / cpus + 1e-9) if cores < math.inf else MOST
+    if share > 0:
+        room = min(room, int(gpus) * int(1 / share + 1e-9) if share <= 1 else int(gpus) // int(share))
+    return room

@@ -59,13 +59,14 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     folder = named_folder(str(request.name), problems)
     asked = options(request, problems)
     given = settings(request, asked.methods, problems)
-    packing, lag = resources.pack(
+    if request.address is not None and request.slots is None:
+        problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
+    packing = resources.pack(
         resources.machine() if request.address is None else None,
         problems,
         trials=MOST,
-        lag=request.lag,
-        looks_back=True,
-        concurrency=request.concurrency,
+        slots=request.slots,
+        order=request.order,
         cpus=request.cpus_per_trial,
         gpus=request.gpus_per_trial,
     )
@@ -78,7 +79,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     found, excluded = within_budget(request, asked, found, excluded, rounds, packing.concurrency)
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, asked, folder.name, candidates, excluded, rounds, packing.concurrency)
-    searches = tuple(_search(folder, one, _experiment(one, request, record, packing, lag)) for one, _ in found)
+    searches = tuple(_search(folder, one, _experiment(one, request, record, packing)) for one, _ in found)
     return AutoPlan(folder, record, searches, _notes(record, packing.concurrency))
 
 
@@ -153,9 +154,7 @@ def _search(folder: Path, one: Able, experiment: Experiment) -> Plan:
     return Plan(folder / run_folder.SEARCHES / one.name, experiment, one.space, one.facts, (), one.typical)
 
 
-def _experiment(
-    one: Able, request: AutoRequest, record: AutoRecord, packing: resources.Packing, lag: int
-) -> Experiment:
+def _experiment(one: Able, request: AutoRequest, record: AutoRecord, packing: resources.Packing) -> Experiment:
     """The search of one method."""
     point = one.space.declared_point()
     return Experiment(
@@ -175,7 +174,8 @@ def _experiment(
         scheduler="asha",
         reduction_factor=REDUCTION,
         grace=default_grace(record.rounds, REDUCTION),
-        lag=lag,
+        order=packing.order,
+        lag=resources.lag(packing.slots),
         first=() if point is None else ({"values": point, "from": PAPER},),
         part=True,
         require=record.require,

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fedtune.planning.timed_federations import intervals, share_of_rounds, typical
-from fedtune.planning.waiting import turns
+from fedtune.record.experiment import Experiment
 from search_spaces.parameter import Value
+from search_spaces.run_folder import FIXED
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,6 +84,17 @@ def estimate(planned: Plan) -> Estimate:
     at_most = START_UP + turns(e, whole) * e.rounds * e.each * cost.seconds
     at_most = min(at_most, e.time) if e.time is not None else at_most
     return Estimate(planned, cost.seconds, at_most, e.seed_rounds, cost.error)
+
+
+def turns(e: Experiment, whole: int) -> int:
+    """After how many times a trial's duration so many trials have ended, where all take equally long and none is
+    stopped: each waits for a slot, and in the fixed order for the trials that it sees."""
+    ended = [0] * e.taken
+    for number in range(e.taken, e.taken + whole):
+        waits = e.looks_back and e.order == FIXED
+        before = [number - e.concurrency, *([e.seen(number) - 1] if waits else [])]
+        ended.append(1 + max((ended[other] for other in before if other >= 0), default=0))
+    return ended[-1] if ended else 0
 
 
 def timed_cost(

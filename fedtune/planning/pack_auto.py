@@ -1,9 +1,9 @@
-"""`--concurrency auto`: how many trials at once, with how many threads each, finish most trials per hour here.
+"""`--slots auto`: how many trials at once, with how many threads each, finish most trials per hour here.
 
 One federation in the middle of the space is run alone, then two, four, … at the same time, each with one thread and
 then with an equal part of the cores, as long as more of them finish more trials per hour. The cores, the memory, the
-GPU and the number of trials limit how many are tried. Where a trial depends on earlier ones, the search's lag is a
-further limit: the lag decides what is proposed, and that must not depend on a measurement.
+GPU and the number of trials limit how many are tried. In the fixed order of trials the search's lag is a further limit:
+the lag decides what is proposed, and that must not depend on a measurement.
 
 The result is part of the recorded request, because the number of threads changes the last bits of sums, and a resumed
 search has to keep it. The measurements are recorded in the run's provenance.
@@ -25,9 +25,9 @@ from fedtune.machine import resources
 from fedtune.options import AUTO, SearchRequest
 from fedtune.planning.plan import Plan
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
-from fedtune.planning.waiting import waiting_notes
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
+from search_spaces.run_folder import FIXED
 
 #: The part of the free memory that trials may take; the rest is for the driver, Ray and the system.
 MEMORY = 0.9
@@ -58,10 +58,10 @@ class Bounds:
 
 
 def packed(planned: Plan) -> Plan:
-    """The plan with the packing that measured best; the same plan where --concurrency auto was not asked for.
+    """The plan with the packing that measured best; the same plan where --slots auto was not asked for.
 
     Raises `UserError` where the configuration in the middle of the space does not run."""
-    if planned.request is None or planned.request.concurrency != AUTO:
+    if planned.request is None or planned.request.slots != AUTO:
         return planned
     e, asked, here = planned.experiment, planned.request, resources.machine()
     on_gpu = e.gpus_per_trial > 0
@@ -93,14 +93,19 @@ def packed(planned: Plan) -> Plan:
     return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, load=load)
 
 
+def most_at_once(e: Experiment) -> int:
+    """How many trials could run at the same time if there were room for all."""
+    return min(e.to_run, e.lag) if e.looks_back and e.order == FIXED else e.to_run
+
+
 def limits(e: Experiment, asked: SearchRequest, here: resources.Machine) -> Bounds:
     """What the cores, the GPUs, the trials, the lag and the command line allow."""
     gpus = here.gpus if e.gpus_per_trial > 0 else 1
-    room = min(e.to_run, e.lag) if e.looks_back else e.to_run
+    room = most_at_once(e)
     if asked.gpus_per_trial:
-        room = min(room, resources.on_gpus(gpus, asked.gpus_per_trial))
+        room = min(room, max(1, resources.room_on(math.inf, gpus, 1.0, asked.gpus_per_trial)))
     cores = max(1, here.cores // gpus)
-    threads = None if asked.cpus_per_trial is None else resources.Packing(1, asked.cpus_per_trial, 0).threads
+    threads = None if asked.cpus_per_trial is None else resources.threads(asked.cpus_per_trial)
     per_core = cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
     return Bounds(cores, min(per_core, math.ceil(room / gpus)), threads)
 
@@ -121,7 +126,7 @@ def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[],
         except OutOfMemory:
             if trials == 1:
                 raise UserError(
-                    "--concurrency auto found that one configuration in the middle of the space does not fit into the "
+                    "--slots auto found that one configuration in the middle of the space does not fit into the "
                     "memory. "
                     "Take a smaller model, a smaller batch_size or fewer seeds."
                 ) from None
@@ -182,7 +187,7 @@ def _settled(
     """The plan with `best` as its packing, and the reasons in its notes and in the record."""
     e, asked = planned.experiment, planned.request
     assert asked is not None
-    limit = min(e.to_run, e.lag) if e.looks_back else e.to_run
+    limit = most_at_once(e)
     at_once = min(best.trials * max(1, gpus), limit)
     share = asked.gpus_per_trial if asked.gpus_per_trial is not None else resources.part(best.trials) if gpus else 0.0
     threads = best.threads if asked.cpus_per_trial is not None else min(best.threads, max(1, cores // at_once))
@@ -228,11 +233,11 @@ def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
 
 def _warnings(e: Experiment, here: resources.Machine, load: float) -> list[str]:
     """Warnings about a packing."""
-    found = waiting_notes(e, here)
+    found = []
     if load > here.cores / 4:
         found.append(
             f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "
-            "may be wrong. Override them with --concurrency and --per-trial."
+            "may be wrong. Override them with --slots and --per-trial."
         )
     crowded = resources.crowding(e.concurrency, e.threads, here.cores)
     return [*found, *([crowded] if crowded else [])]

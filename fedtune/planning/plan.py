@@ -21,14 +21,14 @@ from fedtune.planning.objects import spelled
 from fedtune.planning.preflight import preflight
 from fedtune.planning.selection import Selection, selectable, selected_by
 from fedtune.planning.settings import settled
-from fedtune.planning.waiting import waiting_notes
 from fedtune.planning.warm_start import known, opened
-from fedtune.record.experiment import Experiment, looks_back
+from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import provenance, sampler_file
 from fedtune.record.run_directory import TakenTrial, absolute, create
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value, canonical
+from search_spaces.run_folder import ARRIVAL
 from search_spaces.space import Space
 
 
@@ -44,7 +44,7 @@ class Plan:
     notes: tuple[str, ...]
     #: Every parameter of one configuration in the middle of the space, as it was checked: for measuring.
     middle: Mapping[str, Value]
-    #: What was asked for; None where `--concurrency auto` cannot be applied to the plan.
+    #: What was asked for; None where `--slots auto` cannot be applied to the plan.
     request: SearchRequest | None = None
     #: Results of earlier runs, those of the first trials.
     taken: tuple[TakenTrial, ...] = ()
@@ -65,8 +65,7 @@ def plan(request: SearchRequest) -> Plan:
     selection = selected_by(request, settings, problems)
     budget = budgeted(request, settings, len(selection.metric), problems)
     _combination(request, space, budget, selection, problems)
-    waits = budget.seed_rounds > 0 or looks_back(budget.sampler, budget.scheduler)
-    packing, lag = placement(request, problems, trials=budget.trials, lag=request.lag, looks_back=waits)
+    packing = placement(request, problems, trials=budget.trials, order=request.order)
     earlier = opened(option.several(request.warm_start), request.method, {*_keys(space)}, problems)
     middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
     device = device_of(packing.gpus, request.address)
@@ -95,8 +94,6 @@ def plan(request: SearchRequest) -> Plan:
         sampler=budget.sampler,
         scheduler=budget.scheduler,
         grace=budget.grace,
-        lag=lag,
-        early=resources.early(request.lag),
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
         time=time,
@@ -122,9 +119,9 @@ def _keys(space: Space) -> Iterable[str]:
 def _options(request: SearchRequest, problems: list[str]) -> float | None:
     """Checks every option that can be checked by itself, and returns the wall-clock budget in seconds."""
     problems.extend(option.problems(request))
-    if request.concurrency == AUTO and request.address is not None:
+    if request.slots == AUTO and request.address is not None:
         problems.append(
-            "--concurrency auto measures this machine, and --address names another one. Give a number "
+            "--slots auto measures this machine, and --address names another one. Give a number "
             "and --per-trial instead."
         )
     for name in request.metric:
@@ -133,16 +130,15 @@ def _options(request: SearchRequest, problems: list[str]) -> float | None:
 
 
 def placement(
-    request: SearchRequest | RunRequest, problems: list[str], *, trials: int, lag: int | None, looks_back: bool
-) -> tuple[resources.Packing, int]:
-    """The part of the machine that each trial has, and the search's lag."""
+    request: SearchRequest | RunRequest, problems: list[str], *, trials: int, order: str | None = None
+) -> resources.Packing:
+    """How many trials run at once, and the part of the machine that each has."""
     return resources.pack(
         resources.machine() if request.address is None else None,
         problems,
         trials=trials,
-        lag=lag,
-        looks_back=looks_back,
-        concurrency=request.concurrency if isinstance(request.concurrency, int) else None,
+        slots=request.slots if isinstance(request.slots, int) else None,
+        order=order,
         cpus=request.cpus_per_trial,
         gpus=request.gpus_per_trial,
     )
@@ -152,6 +148,9 @@ def placed(request: SearchRequest | RunRequest, packing: resources.Packing) -> d
     """Fields of an experiment, of a search's as of a final run's: where trials run, and what they keep."""
     return {
         "data_dir": absolute(request.data_dir),
+        "order": packing.order,
+        "lag": resources.lag(packing.slots),
+        "early": resources.early(packing.slots),
         "concurrency": packing.concurrency,
         "cpus_per_trial": packing.cpus,
         "gpus_per_trial": packing.gpus,
@@ -235,9 +234,17 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
 
 
 def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
-    """Notes on how many trials run at the same time; `--concurrency auto` makes its own."""
-    if request.concurrency == AUTO:
-        return []
-    here = None if request.address is not None else resources.machine()
-    crowded = here and resources.crowding(e.concurrency, e.threads, here.cores)
-    return [*waiting_notes(e, here), *([crowded] if crowded else [])]
+    """Notes on how many trials run at the same time, and on what that means for the record; `--slots auto` makes its
+    own."""
+    notes = []
+    if e.looks_back and e.order == ARRIVAL and e.concurrency > 1:
+        notes.append(
+            "A trial is proposed from all that have ended by then, so the same seed may give other trials. With "
+            "--order fixed it gives the same ones, and slots wait for one another."
+        )
+    if request.slots == AUTO or request.address is not None:
+        return notes
+    if isinstance(request.slots, int) and e.concurrency < min(request.slots, e.to_run):
+        notes.append(f"{request.slots} slots: what is proposed is that. Here {e.concurrency} of them run at once.")
+    crowded = resources.crowding(e.concurrency, e.threads, resources.machine().cores)
+    return [*notes, *([crowded] if crowded else [])]

@@ -185,7 +185,7 @@ def _part(
         "set": values,
         "name": str(cells / name),
         "keep_images": reproduction.keeps_images,
-        "concurrency": asked.concurrency,
+        "slots": asked.slots,
     }
     request: SearchRequest | RunRequest = (
         SearchRequest(row.method, sampler="grid", scheduler="none", **shared)

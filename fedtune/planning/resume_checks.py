@@ -24,6 +24,7 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import NUMBERS, sampler_file, versions
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.run_folder import FIXED
 from search_spaces.shell import quote
 from search_spaces.space import Space
 
@@ -188,22 +189,17 @@ def crowded(placed: Experiment, problems: list[str], asked: int | None) -> str |
     told = resources.crowding(placed.concurrency, threads, cores)
     if told and asked is not None:
         why = f"as each trial of this run has {threads} thread{'s' * (threads > 1)} and there are {cores} cores"
-        problems.append(sentence("concurrency", f"at most {max(1, cores // threads)}, {why}", asked, "--concurrency"))
+        problems.append(sentence("slots", f"at most {max(1, cores // threads)}, {why}", asked, "--slots"))
     return told
 
 
 def check_placement(experiment: Experiment, problems: list[str], *, fix: str | None = None) -> None:
     """Adds a problem for everything that was possible where the run began and is not possible on this machine. `fix`
     replaces the options of `resume` as the way out, where they are not to be had."""
-    if experiment.concurrency < 1 or experiment.looks_back and experiment.concurrency > experiment.lag:
-        problems.append(
-            sentence(
-                "concurrency",
-                f"a whole number in [1, {experiment.lag}], as {experiment.lag} is the lag of the run",
-                experiment.concurrency,
-                "--concurrency",
-            )
-        )
+    waits = experiment.looks_back and experiment.order == FIXED
+    if experiment.concurrency < 1 or waits and experiment.concurrency > experiment.lag:
+        most = f"in [1, {experiment.lag}], as its trials wait for one another" if waits else "of at least 1"
+        problems.append(sentence("slots", f"a whole number {most}", experiment.concurrency, "--slots"))
     if experiment.address is None:
         here = resources.machine()
         if experiment.gpus_per_trial > here.gpus:

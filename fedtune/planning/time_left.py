@@ -108,9 +108,7 @@ def time_left(planned: Planned, say: Callable[[str], object], *, thorough: bool 
         return "Nothing is left to be run."
     problems: list[str] = []
     request = planned.parts[0].request
-    packing, _ = placement(
-        request, problems, trials=sum(part.trials for part in planned.parts), lag=None, looks_back=False
-    )
+    packing = placement(request, problems, trials=sum(part.trials for part in planned.parts))
     if problems:
         raise UserError(*problems)
     declared = planned.is_declared and not packing.gpus

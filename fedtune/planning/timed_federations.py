@@ -1,4 +1,4 @@
-"""Runs federations at the same time, each in its own process, and times them: for `--concurrency auto`, and for
+"""Runs federations at the same time, each in its own process, and times them: for `--slots auto`, and for
 the typical cost of a round.
 
 Such a process is set up as a trial's process is: the same imports, the same number of threads, the same handling of
@@ -143,8 +143,8 @@ class Federations:
         assert process.stdout is not None
         if not select.select([process.stdout], [], [], PATIENCE)[0]:
             raise UserError(
-                f"--concurrency auto has waited {PATIENCE / 60:.0f} minutes for one configuration in the middle of the "
-                "space. Give a number of trials, or leave --concurrency out."
+                f"--slots auto has waited {PATIENCE / 60:.0f} minutes for one configuration in the middle of the "
+                "space. Give a number of trials, or leave --slots out."
             )
         line = process.stdout.readline()
         if not line:
@@ -153,15 +153,15 @@ class Federations:
             self._errors.seek(0)
             last = (self._errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
             raise UserError(
-                f"--concurrency auto could not run one configuration in the middle of the space: its process ended "
-                f"({last}). Give a number of trials, or leave --concurrency out."
+                f"--slots auto could not run one configuration in the middle of the space: its process ended "
+                f"({last}). Give a number of trials, or leave --slots out."
             )
         answer: dict[str, Any] = json.loads(line)
         if answer.get("out_of_memory"):
             raise OutOfMemory
         if "error" in answer:
             raise UserError(
-                f"--concurrency auto could not run one configuration in the middle of the space: {answer['error']}"
+                f"--slots auto could not run one configuration in the middle of the space: {answer['error']}"
             )
         return answer
 

@@ -68,7 +68,9 @@ class Experiment:
     reduction_factor: int = 3
     #: Rounds before a trial may be stopped.
     grace: int = 1
-    #: Trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once (`fedtune.decisions.history`).
+    #: What a trial sees: in the order `fixed` what `seen` says, by `arrival` what has ended when it is proposed.
+    order: str = run_folder.FIXED
+    #: In the fixed order trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once.
     lag: int = 4
     #: However long the lag, a trial looks at those of the first `early` trials that are before it, except the last one;
     #: 0: the lag holds from the beginning.
@@ -138,9 +140,11 @@ class Experiment:
         return self.trials - self.taken
 
     def seen(self, number: int) -> int:
-        """Trial `number` may look at so many of the first trials: at all results that were taken from earlier runs, at
-        those of this search up to `lag` trials before it, and of the `early` ones at all but the last before it."""
-        return max(0, min(number, self.taken), number - self.lag + 1, min(number - 1, self.early))
+        """In the fixed order trial `number` sees so many of the first trials: all results that were taken from earlier
+        runs, those of this search up to `lag` trials before it, and of the `early` ones all but the last before it, one
+        less than there are slots, half the lag."""
+        slots = max(1, self.lag // 2)
+        return max(0, min(number, self.taken), number - self.lag + 1, min(number - slots + 1, self.early))
 
     @property
     def directions(self) -> tuple[Direction, ...]:

@@ -14,20 +14,26 @@ import pytest
 
 from search_spaces import run_folder
 from tests import forked
-from tests.end_to_end.cli import background, fedtune, search, wait_for_rounds
+from tests.end_to_end.cli import anew, background, fedtune, search, searching, wait_for_rounds
 from tests.fedtune.conftest import frozen
 from tests.study_file import journal
 
 #: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early. Nor is
 #: anything with seed 0, where every trial that may be stopped happens to be among the best so far.
 BUDGET = ("--trials", 12, "--rounds", 12, "--seeds", 2, "--no-race", "--metric", "global_loss", "--seed", 1)
+BUDGET = (*BUDGET, "--slots", 2)
 
 
 @pytest.fixture(scope="module")
 def whole(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted search, one trial at a time."""
     cwd = tmp_path_factory.mktemp("whole")
-    done = search(toy, cwd, "whole", *BUDGET, "--concurrency", 1)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # there two slots have room for one trial
+    try:
+        done = anew(*searching(toy, "whole", *BUDGET), cwd=cwd)
+    finally:
+        os.sched_setaffinity(0, cores)
     assert done.returncode == 0, done.stderr
     return cwd / "runs" / "whole"
 
@@ -65,14 +71,14 @@ def test_the_record_of_a_search(whole: Path) -> None:
 
 
 def test_concurrency_changes_nothing(whole: Path, toy: Path, tmp_path: Path) -> None:
-    assert search(toy, tmp_path, "two", *BUDGET, "--concurrency", 2).returncode == 0
+    assert search(toy, tmp_path, "two", *BUDGET).returncode == 0
     assert frozen(tmp_path / "runs" / "two") == frozen(whole)
 
 
 @pytest.mark.guard("a whole search, killed and gone on with")
 def test_kill_and_resume_is_uninterrupted(whole: Path, toy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "killed"
-    process = background(toy, tmp_path, "killed", *BUDGET, "--concurrency", 2)
+    process = background(toy, tmp_path, "killed", *BUDGET)
     wait_for_rounds(folder, 50, process)
     process.kill()
     process.wait()

@@ -83,7 +83,7 @@ def test_a_machine_that_does_not_see_the_run_is_refused(
         machines.enter_context(machine(settings, "--address", address, "--temp-dir", second, hidden=tmp_path / "runs"))
         monkeypatch.setenv("RAY_ADDRESS", address)
         waited(lambda: alive(tmp_path), "2 machines")
-        asked = ("--address", address, "--trials", 4, "--rounds", ROUNDS, "--concurrency", 2)
+        asked = ("--address", address, "--trials", 4, "--rounds", ROUNDS, "--slots", 2)
         done = anew(*searching(toy, "lost", *asked), cwd=tmp_path)
     folder = tmp_path / "runs" / "lost"
     assert done.returncode == 2, (done.stdout, done.stderr)

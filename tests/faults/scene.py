@@ -35,7 +35,7 @@ BUDGET = (
     "global_loss",
     "--seed",
     1,
-    "--concurrency",
+    "--slots",
     2,
 )
 #: Of the search over several methods, and the reproduction with the fewest cells.
@@ -141,13 +141,13 @@ class Scene:
     def auto(self) -> Session:
         """A search over two methods, as `runs/run`: a trial and two fresh seeds of each, a seed of the leader."""
         asked = ("auto", "--dataset", self.data, *SMALL, "--methods", ",".join(METHODS), "--budget", "14rounds")
-        few = ("--rounds", 2, "--fresh-seeds", 2, "--final-seeds", 1, "--least", 1, "--concurrency", 2)
+        few = ("--rounds", 2, "--fresh-seeds", 2, "--final-seeds", 1, "--least", 1, "--slots", 2)
         return self.start(*asked, *few, "--name", "run")
 
     def reproduce(self) -> Session:
         """A reproduction of two cells with a federation each, in `runs/`."""
         asked = ("reproduce", TABLE, "--small", "--dataset", self.data, "--rounds", 2, "--seeds", 1)
-        return self.start(*asked, "--concurrency", 2)
+        return self.start(*asked, "--slots", 2)
 
     def final(self) -> Session:
         """A final run that keeps a global model, those of the clients and images, as `runs/run`."""

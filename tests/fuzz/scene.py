@@ -83,7 +83,7 @@ def _runs(folder: Path) -> None:
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     small = [word for word in SMALL if word != "--set"]
     where: dict[str, Any] = {"quiet": True, "set": small}
-    once = {"concurrency": 1, "per_trial": "cpus=1"}
+    once = {"slots": 1, "per_trial": "cpus=1"}
     fedtune.search(
         "fedprox", space="default", trials=3, rounds=2, name=folder / "run", scheduler="none", **where, **once
     )
@@ -92,7 +92,7 @@ def _runs(folder: Path) -> None:
     few = {"rounds": 2, "fresh_seeds": 2, "final_seeds": 1, "least": 1}
     # A trial of each method, two fresh seeds of each, a seed of the leader: seven federations of two rounds.
     fedtune.auto(budget="14rounds", methods=METHODS, name=folder / "auto", **few, **where, **once)
-    made = {"runs_dir": str(folder / "table"), "quiet": True, "concurrency": 1}
+    made = {"runs_dir": str(folder / "table"), "quiet": True, "slots": 1}
     fedtune.reproduce(TABLE, small=True, rounds=2, seeds=1, **made)
     ray.shutdown()
 

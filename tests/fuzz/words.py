@@ -33,7 +33,7 @@ _GOOD: dict[str, tuple[str, ...]] = {
     "scheduler": ("asha", "median", "none"),
     "lag": ("1", "4"),
     "set": ("local_steps=1", "keep_images=true", "lr=0.1", "clients=5", "omega=0.1", "model=mlp", "batch_norm=running"),
-    "concurrency": ("1", "2"),
+    "slots": ("1", "2"),
     "per_trial": ("cpus=1", "cpus=0.5,gpus=0", "gpus=0.5"),
     "output": ("out.yaml", "out.json", "out.html", "out.npz", "out.png"),
     "figure": ("figure.html",),
@@ -52,7 +52,7 @@ _GOOD_OF: dict[tuple[str, str], tuple[str, ...]] = {
 }
 #: Left out: it measures real federations, or draws pictures in a browser; others name values that would do so.
 _NEVER = {
-    ("search", "concurrency"): ("auto",),
+    ("search", "slots"): ("auto",),
     **dict.fromkeys((("report", "images"), ("figure", "kind")), ("png", "svg", "pdf")),
 }
 #: Left out, as it never ends by itself.

@@ -32,7 +32,6 @@ FILES = (
     "trainables/simulation/executors.py",
     "fedtune/decisions/*.py",
     "fedtune/execution/queue.py",
-    "fedtune/planning/waiting.py",
     "analysis/estimate/*.py",
     "search_spaces/dimension.py",
     "search_spaces/parameter.py",

@@ -126,4 +126,4 @@ def table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def again(folder: Path) -> object:
     """The command that made this folder, given again."""
     runs = str(folder.parent)
-    return fedtune.reproduce("two", small=True, runs_dir=runs, concurrency=1, plain=True, simulate=OfTable)
+    return fedtune.reproduce("two", small=True, runs_dir=runs, slots=1, plain=True, simulate=OfTable)

@@ -11,8 +11,10 @@ import numpy as np
 
 from analysis.stats import summarise
 from benchmarks.replay.searcher import LEVEL, Floats, Impossible, Job, Result, Setting, Verdict
-from fedtune.decisions.sampling import at_random
+from fedtune.decisions.optuna_samplers import make_sampler
+from fedtune.record.journal import quiet_optuna
 from search_spaces.parameter import Value
+from search_spaces.space import Space
 
 #: A grid has at most so many cells, with at most so many values of a parameter that has no grid of its own.
 CELLS, VALUES = 125, 5
@@ -72,3 +74,11 @@ class Grid(Fixed):
             raise Impossible(f"a grid of two values per parameter has {space.cells(2)} cells, more than {CELLS}")
         cells = space.grid_points(values)
         return iter([cells[i] for i in np.random.default_rng([self.setting.seed, 6]).permutation(len(cells))])
+
+
+def at_random(space: Space, seed: int, number: int) -> dict[str, Value]:
+    """By key, what `--sampler random` proposes for trial `number`."""
+    import optuna
+
+    with quiet_optuna():
+        return space.suggest(optuna.create_study(sampler=make_sampler("random", seed, number)).ask())

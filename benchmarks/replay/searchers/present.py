@@ -20,11 +20,12 @@ from fedtune.decisions.early_stopping import Rule, default_grace
 from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import usual
 from fedtune.execution.queue import Queue
-from fedtune.machine.resources import early
+from fedtune.machine.resources import early, lag
+from fedtune.options import FIXED_UP_TO
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import Direction, StudyFile, quiet_optuna
 from search_spaces.parameter import Value
-from search_spaces.run_folder import PAPER
+from search_spaces.run_folder import ARRIVAL, FIXED, PAPER
 from search_spaces.space import Space
 from trainables.tune import Ending
 from trainables.worker.trial_values import TrialValues
@@ -70,8 +71,7 @@ class Present(Trials):
     def __init__(self, setting: Setting, *, each: int, **changes: Any) -> None:
         setting.check_seeds(each)
         self.experiment = experiment(setting, each, **changes)
-        at_once = min(setting.slots, self.experiment.lag) if self.experiment.looks_back else setting.slots
-        super().__init__(setting.rounds, tuple(range(each)), at_once)
+        super().__init__(setting.rounds, tuple(range(each)), setting.slots)
         self.queue = replayed((self.experiment, setting.space))
         self._fresh = setting.fresh
         self._rules: dict[int, Rule] = {}
@@ -165,5 +165,7 @@ def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
         "first": () if paper is None else ({"from": PAPER, "values": paper},),
     }
     fields |= {"reduction_factor": 3, "grace": default_grace(setting.rounds, 3)}
-    fields["early"] = early(changes.get("lag"))
+    if "lag" not in changes:
+        order = ARRIVAL if setting.slots > FIXED_UP_TO else FIXED
+        fields |= {"order": order, "lag": lag(setting.slots), "early": early(setting.slots)}
     return Experiment(**fields | changes)

@@ -272,3 +272,25 @@ def test_beside_others_what_is_unknown_of_all_cancels():
     one_seed = dataclasses.replace(FOUND, shares=np.ones((6, 1)))
     believed = posterior(one_seed)
     assert (believed.beside(range(4)) < 0.5 * believed.variance).all()
+
+
+def test_what_runs_moves_no_mean_and_leaves_less_unknown(monkeypatch):
+    """Against the information form: a value more adds 1/σ² to the precision where it is."""
+    only(monkeypatch, 0.4, 0.3, 0.6)
+    plain, beside = posterior(FOUND), posterior(dataclasses.replace(FOUND, running=(1, 3, 3)))
+    (before,), (after,) = plain.parts, beside.parts
+    extra = after.own + after.shared + module.LEAST * before.square.max()
+    values = np.diag([0.0, 1.0, 0.0, 2.0]) / extra
+    expected = np.linalg.inv(np.linalg.inv(before.covariance) + values)
+    np.testing.assert_allclose(after.covariance, expected, rtol=1e-8)
+    np.testing.assert_allclose(after.square, np.diag(expected), rtol=1e-8)
+    np.testing.assert_array_equal(after.mean, before.mean)
+
+
+def test_what_runs_and_has_no_value_yet_tells_of_its_neighbours(monkeypatch):
+    only(monkeypatch, 0.4, 0.3, 0.6)
+    points = np.vstack([POINTS, [[0.5, 0.5], [0.51, 0.5], [0.0, 1.0]]])
+    given = dataclasses.replace(FOUND, points=points, asked=2)
+    plain, beside = posterior(given), posterior(dataclasses.replace(given, running=(4,)))
+    ratio = beside.variance / plain.variance
+    assert ratio[4] < 0.6 and ratio[5] < 0.6 < 0.9 < ratio[0] and (ratio <= 1 + 1e-12).all()

@@ -35,7 +35,7 @@ def auto(ray_cluster: None, toy: Path) -> Iterator[Any]:
             "final_seeds": 2,
             "least": 2,
             "set": {"clients": 3, "omega": 100, "min_samples": 2},
-            "concurrency": 2,
+            "slots": 2,
             "per_trial": "cpus=0.5",
             "quiet": True,
             "simulate": OfMethod,
@@ -79,7 +79,7 @@ def test_it_goes_on_where_it_was_interrupted(
     folder = tmp_path / "cut"
     with monkeypatch.context() as patch:
         interrupted_after(7, patch)
-        cut = auto(folder, concurrency=1)  # the record is that of two trials at once
+        cut = auto(folder, slots=2)  # the record is that of two trials at once
     assert cut.interrupted and not cut.finished
     with monkeypatch.context() as patch:
         interrupted_after(40, patch)
@@ -139,6 +139,6 @@ def _read(folder: Path, whole: AutoResult) -> None:
             fedtune.resume(folder / part)
     with pytest.raises(UserError, match="is the part of one method"):
         fedtune.extend(folder / "search" / "fedavg", trials=3)
-    with pytest.raises(UserError, match="Leave --concurrency out"):
-        fedtune.resume(folder, concurrency=1)
+    with pytest.raises(UserError, match="Leave --slots out"):
+        fedtune.resume(folder, slots=1)
     assert whole.to_json()["leader"] == "fedprox"

@@ -54,7 +54,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(runs: Path, **changes: Any) -> Reproduced:
-    given: dict[str, Any] = {"small": True, "runs_dir": str(runs), "concurrency": 2, "quiet": True}
+    given: dict[str, Any] = {"small": True, "runs_dir": str(runs), "slots": 2, "quiet": True}
     return fedtune.reproduce("mine", **given | {"simulate": OfTable} | changes)
 
 
@@ -197,7 +197,7 @@ def test_the_folder_must_be_one_of_reproduce(mine: Path) -> None:
         (["nothing"], "Unknown reproduction 'nothing'. Known: mine."),
         (["mine", "--small", "--rounds", "0"], "rounds must be a whole number in [1, 1000000], got 0 (--rounds)."),
         (["mine", "--small", "--seeds", "0"], "seeds must be a whole number in [1, 1000], got 0 (--seeds)."),
-        (["mine", "--small", "--concurrency", "0"], "concurrency"),
+        (["mine", "--small", "--slots", "0"], "slots"),
         (["mine", "--small", "--dataset", "nowhere"], "nowhere"),
         (["mine", "--small", "--rows", "FedAvg,FedPox"], "rows of mine (FedAvg, FedProx), got FedPox (--rows)."),
         (["mine", "--small", "--columns", "omga=1"], "columns of mine (omega=1,0.1), got omga=1 (--columns)."),

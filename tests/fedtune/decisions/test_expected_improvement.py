@@ -20,7 +20,7 @@ from analysis.estimate.winner import MOST
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.expected_improvement import FEWEST, _drawn, _told, best, proposed
 from fedtune.decisions.history import Part
-from fedtune.decisions.sampling import at_random, generator, uniform
+from fedtune.decisions.sampling import generator, spread, uniform
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.planning.warm_start import known
 from fedtune.record.journal import StudyFile
@@ -269,7 +269,7 @@ def test_the_trial_depends_on_seed_and_number_alone() -> None:
 def test_what_is_drawn_for_a_trial() -> None:
     where = toy(None)
     rng = generator(3, 8, "candidates")
-    expected = [at_random(where, 3, 8), *(uniform(where, rng) for _ in range(199))]
+    expected = [spread(where, 3, 8), *(uniform(where, rng) for _ in range(199))]
     assert _drawn(where, 3, 8, set()) == [where.params(values) for values in expected]
 
 
@@ -280,6 +280,32 @@ def test_the_search_for_something_new_ends(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(expected_improvement, "uniform", lambda *given: asked.append(given) or {"x": "a"})
     assert proposed(where, [], [{"x": "a"}], 1.0, 0, 0).params == {"x": "a"}
     assert len(asked) == 3999, "the first draw is no such one"
+
+
+def nearest(points: Any) -> float:
+    """The median distance of these points to the nearest other one, in the unit cube."""
+    apart = np.linalg.norm(points[:, None] - points, axis=-1) + 9 * np.eye(len(points))
+    return float(np.median(apart.min(axis=1)))
+
+
+def test_trials_side_by_side_do_not_lie_in_one_heap() -> None:
+    """Sixteen proposals without a result in between, after twelve results that have one best place."""
+    where = Space("box", "fedavg", {f"x{i}": Dimension(Parameter(f"x{i}", "real", 0.5, "", low=0, high=1), 0.0, 1.0)
+                                    for i in range(3)})  # fmt: skip
+    known = [proposed(where, [], [], 1.0, 1, number) for number in range(12)]
+    for number, trial in enumerate(known):
+        value = 80 - 60 * sum((x - 0.6) ** 2 for x in trial.params.values())
+        known[number] = create_trial(value=value, params=trial.params, distributions=trial.distributions)
+        known[number].number = number
+
+    def row(*, told: bool) -> float:
+        begun: list[Any] = []
+        for number in range(12, 28):
+            had = [trial.params for trial in (*known, *begun)]
+            begun.append(proposed(where, known, had, 1.0, 1, number, begun if told else ()))
+        return nearest(np.array([[*trial.params.values()] for trial in begun]))
+
+    assert row(told=True) > 2 * row(told=False)
 
 
 # -- a whole search ------------------------------------------------------------------------------------------------
@@ -324,17 +350,6 @@ def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: d
     seen = next(n for n in range(made.trials) if made.seen(n) >= FEWEST)
     assert [trial[2] for trial in one[:seen]] == [trial[2] for trial in plain[:seen]], "nothing is compared there"
     assert [trial[2] for trial in one] != [trial[2] for trial in plain]
-
-
-@pytest.mark.parametrize("where", [space(), marked()], ids=["plain", "marked"])
-@pytest.mark.parametrize("sampler", ["random", "tpe"])
-def test_searches_by_other_samplers_begin_alike(tmp_path: Path, where: Space, sampler: str) -> None:
-    """So what differs between samplers is not the luck of the first draws."""
-    changes = {"trials": 13, "seed": 3}
-    one, other = (conduct(tmp_path / name, where, sampler=name, **changes) for name in ("ei", sampler))
-    alike = FEWEST + experiment(tmp_path / "ei").lag - 1
-    assert [trial[2] for trial in one[:alike]] == [trial[2] for trial in other[:alike]]
-    assert [trial[2] for trial in one] != [trial[2] for trial in other]
 
 
 def test_under_several_conditions_configurations_are_compared(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from analysis.estimate.coordinates import coordinates
 from fedtune.decisions.optuna_samplers import make_sampler
-from fedtune.decisions.sampling import at_random, uniform
+from fedtune.decisions.sampling import spread, uniform
 from search_spaces import presets
 from search_spaces.errors import UserError
 from search_spaces.space import Space
@@ -54,7 +54,7 @@ def test_each_is_as_likely_as_any_other(tmp_path: Path) -> None:
     space, rng = read(tmp_path), Random(0)
     drawn = Counter(uniform(space, rng)["lr"] for _ in range(3000))
     assert set(drawn) == set(RATES) and max(drawn.values()) < 1150
-    assert {at_random(space, 0, number)["batch_size"] for number in range(12)} == set(SIZES)
+    assert {spread(space, 0, number)["batch_size"] for number in range(12)} == set(SIZES)
 
 
 def test_the_model_of_the_search_has_them_in_their_order(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import random
 import pytest
 from scipy.stats import chisquare, kstest
 
-from fedtune.decisions.sampling import drawn, ends, generator, uniform
+from fedtune.decisions.sampling import drawn, ends, generator, spread, uniform
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
@@ -74,3 +74,24 @@ def test_draws_are_uniform_on_the_scale_and_under_their_option() -> None:
     assert chisquare([len(b), 4000 - len(b)]).pvalue > 1e-3
     assert chisquare([sum(one["steps"] == k for one in b) for k in (1, 2, 3, 4)]).pvalue > 1e-3
     assert kstest([math.log10(float(one["lr"])) / 4 + 1 for one in b], "uniform").pvalue > 1e-3
+
+
+def box(d: int) -> Space:
+    keys = [f"x{i}" for i in range(d)]
+    return Space("box", "toy", {k: Dimension(Parameter(k, "real", 0.5, "", low=0.0, high=1.0), 0.0, 1.0) for k in keys})
+
+
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_points_that_are_spread_fill_every_parameter_evenly(d: int) -> None:
+    """Every strip of an eighth holds its share of 64 points, less or more by two; at random some hold 3, others 14."""
+    points = [spread(box(d), 5, number) for number in range(64)]
+    for key in points[0]:
+        held = [sum(place / 8 <= float(point[key]) < (place + 1) / 8 for point in points) for place in range(8)]
+        assert all(abs(count - 8) <= 2 for count in held), (key, held)
+
+
+def test_the_seed_draws_the_sequence_and_options_take_turns() -> None:
+    assert spread(box(2), 0, 3) != spread(box(2), 1, 3) and spread(box(2), 1, 3) == spread(box(2), 1, 3)
+    choice = Dimension(Parameter("c", "choice", "a", "", options=("a", "b", "c")), options=("a", "b", "c"))
+    drawn = [spread(Space("box", "toy", {"c": choice}), 1, number)["c"] for number in range(24)]
+    assert all(7 <= drawn.count(option) <= 9 for option in "abc"), drawn

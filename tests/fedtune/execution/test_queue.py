@@ -274,10 +274,10 @@ def compared(
     found: dict[int, Any] = {}
     proposed = expected_improvement.proposed
 
-    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int) -> Any:
-        assert number == queue.started and seed == 0
+    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int, running: Any) -> Any:
+        assert number == queue.started and seed == 0 and not running
         found[number] = known, had, sign
-        return proposed(space, known, had, sign, seed, number)
+        return proposed(space, known, had, sign, seed, number, running)
 
     monkeypatch.setattr(expected_improvement, "proposed", noted)
     values = []
@@ -310,12 +310,12 @@ def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", lag=3, sampler="ei"), space())])
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, list[int]]] = []
     proposed = expected_improvement.proposed
 
-    def noted(space: Space, known: Any, had: Any, *others: Any) -> Any:
-        found.append((len(known), len(had)))
-        return proposed(space, known, had, *others)
+    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int, running: Any) -> Any:
+        found.append((len(known), len(had), [trial.number for trial in running]))
+        return proposed(space, known, had, sign, seed, number, running)
 
     monkeypatch.setattr(expected_improvement, "proposed", noted)
     live = [queue.propose() for _ in range(3)]
@@ -324,7 +324,8 @@ def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
         assert done is not None
         queue.finish(done.number, end(done, 9))
         live.append(queue.propose())
-    assert found == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5)]
+    runs = [[], [0], [0, 1], [1, 2], [2, 3], [3, 4]]
+    assert found == [(n, m, beside) for n, m, beside in zip([0, 0, 0, 1, 2, 3], range(6), runs, strict=True)]
 
 
 def test_one_condition_is_no_part_of_what_the_model_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,9 +382,38 @@ def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
     assert queue.propose() is not None
 
 
-def test_early_trials_wait_for_all_but_the_one_before(tmp_path: Path) -> None:
+def test_by_arrival_a_trial_sees_what_has_ended(tmp_path: Path) -> None:
+    """Nothing waits, what ran beside a trial is recorded, and a driver that was killed goes on from exactly that."""
+    made = start(tmp_path / "run", order="arrival", lag=1, trials=6)
+    queue = Queue([Part(tmp_path / "run", made, space())])
+    live = [queue.propose() for _ in range(3)]
+    assert all(live) and [queue.trial(n).user_attrs.get("beside") for n in range(3)] == [None, [0], [0, 1]]
+    queue.finish(1, end(live[1], 9))
+    fourth = queue.propose()
+    assert fourth is not None and queue.trial(3).user_attrs["beside"] == [0, 2]
+    assert [trial.number for _, trial in queue.history.seen(0, 3) or []] == [1]
+    queue.finish(0, end(live[0], 9))
+    assert [trial.number for _, trial in queue.history.seen(0, 3) or []] == [1], "what it saw stays"
+    again = Queue([Part(tmp_path / "run", made, space())])
+    back = [again.propose() for _ in range(2)]
+    assert [(one.number, one.resumed) for one in back if one] == [(2, True), (3, True)]
+    assert [one.rule for one in back if one] == [live[2].rule, fourth.rule]  # type: ignore[union-attr]
+    new, expected = again.propose(), queue.propose()
+    assert new is not None and expected is not None and new.values == expected.values
+    assert again.trial(4).user_attrs["beside"] == [2, 3]
+
+
+def test_early_trials_wait_for_all_but_those_beside_them(tmp_path: Path) -> None:
     made = start(tmp_path / "run", lag=4, early=8, trials=20)
     assert [made.seen(n) for n in range(16)] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 9, 10, 11, 12]
+    assert [dataclasses.replace(made, lag=8, early=16).seen(n) for n in (3, 4, 18, 19, 20, 24)] == [
+        0,
+        1,
+        15,
+        16,
+        16,
+        17,
+    ]
     assert [dataclasses.replace(made, early=0).seen(n) for n in range(6)] == [0, 0, 0, 0, 1, 2]
     assert [dataclasses.replace(made, lag=1).seen(n) for n in range(12)] == [*range(12)], "a shorter lag stays"
     assert [dataclasses.replace(made, taken=12).seen(n) for n in (11, 12, 15, 16)] == [11, 12, 12, 13]

@@ -40,7 +40,7 @@ def planned(tmp_path: Path, toy: Path, **changes: Any) -> AutoPlan:
         "methods": ("fedavg,fedprox",),
         "budget": "600rounds",
         "name": tmp_path / "runs" / "auto",
-        "concurrency": 2,
+        "slots": 2,
         "rounds": 4,
         "set": ("clients=3", "omega=100", "min_samples=2"),
     }
@@ -260,7 +260,8 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
             "fedkf. Give one value with --set active_clients=VALUE.",
         ),
         ({"dataset": "mnsit"}, "mnsit"),
-        ({"concurrency": 9}, "concurrency must be at most the lag, 4"),
+        ({"slots": 0}, "slots must be a whole number in"),
+        ({"slots": None, "address": "auto"}, "depends on how many trials run at once on the cluster. Give --slots."),
     ],
 )
 def test_bad_requests_are_told_in_a_sentence(tmp_path: Path, toy: Path, changes: dict[str, Any], said: str) -> None:

@@ -25,7 +25,7 @@ profiles: {small: {dataset: digits, rounds: 2}}
 def made(tmp_path: Path, text: str = TEXT, **asked: Any) -> Plan:
     file = tmp_path / "mine.yaml"
     file.write_text(text)
-    return plan(SearchRequest("fedavg", space=str(file), **{"name": tmp_path / "made", "concurrency": 1, **asked}))
+    return plan(SearchRequest("fedavg", space=str(file), **{"name": tmp_path / "made", "slots": 1, **asked}))
 
 
 def problems(tmp_path: Path, text: str = TEXT, **asked: Any) -> list[str]:

@@ -5,6 +5,7 @@ computes, and no test depends on how fast anything is."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,9 @@ import torch
 from fedtune.commands import _output
 from fedtune.options import SearchRequest
 from fedtune.planning import estimate as module
-from fedtune.planning.estimate import ERROR, Known, concluded, estimate
+from fedtune.planning.estimate import ERROR, START_UP, Known, concluded, estimate, turns
 from fedtune.planning.plan import plan
+from tests.fedtune.conftest import experiment
 from trainables import registry
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Simulation
@@ -174,3 +176,42 @@ def test_clients_that_are_trained_as_one_program_are_timed_as_they_are(
     values = registry.resolve("fedavg", {"dataset": str(toy), "model": "mlp", "local_steps": 1, "executor": "vmap"})
     found = module.timed_cost("fedavg", values, 0, device="cpu", threads=1, data_dir=None)
     assert found.error == 0 and found.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "trials", "expected"),
+    [
+        ({"concurrency": 2}, 30, 15),
+        ({"concurrency": 1}, 7, 7),
+        ({"concurrency": 4, "early": 0}, 30, 8),
+        ({"concurrency": 4}, 8, 4),
+        ({"concurrency": 4}, 12, 5),
+        ({"concurrency": 4}, 30, 10),
+        ({"concurrency": 4, "taken": 8}, 12, 3),
+        ({"concurrency": 4, "order": "arrival"}, 30, 8),
+        ({"concurrency": 6, "sampler": "random", "scheduler": "none"}, 30, 5),
+        ({"concurrency": 4}, 0, 0),
+    ],
+)
+def test_trials_that_wait_for_others_take_longer(
+    tmp_path: Path, changes: dict[str, Any], trials: int, expected: int
+) -> None:
+    """Played second by second, with trials that all take one."""
+    e = experiment(tmp_path, **{"early": 8, **changes})
+    assert turns(e, trials) == expected
+    ended, following, second = e.taken, e.taken, 0
+    while ended < e.taken + trials:
+        while following < min(e.taken + trials, ended + e.concurrency):
+            if e.looks_back and e.order == "fixed" and e.seen(following) > ended:
+                break
+            following += 1
+        ended, second = following, second + 1
+    assert second == expected
+
+
+def test_a_dry_run_allows_for_it(toy: Path, tmp_path: Path) -> None:
+    given = {"model": "mlp", "local_steps": 1, "clients": 3}
+    planned = plan(SearchRequest("fedavg", dataset=str(toy), set=given, name=tmp_path / "run", trials=12, rounds=4))
+    wide = dataclasses.replace(planned, experiment=dataclasses.replace(planned.experiment, concurrency=4))
+    found = estimate(wide)
+    assert found.at_most == pytest.approx(START_UP + 5 * 4 * found.round_seconds)

@@ -1,4 +1,4 @@
-"""What --concurrency auto picks, from speeds that are made up and from a real federation."""
+"""What --slots auto picks, from speeds that are made up and from a real federation."""
 
 from __future__ import annotations
 
@@ -179,17 +179,17 @@ def test_parts_of_a_gpu_fit_as_often_as_they_say(trials: int) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "share", "room"),
-    [(1, 0.25, 4), (2, 0.4, 4), (2, 1 / 3, 6), (3, 1.0, 3), (4, 2.0, 2), (3, 2.0, 1), (1, 2.0, 1)],
+    [(1, 0.25, 4), (2, 0.4, 4), (2, 1 / 3, 6), (3, 1.0, 3), (4, 2.0, 2), (3, 2.0, 1), (1, 2.0, 0), (8, 0.25, 16)],
 )
 def test_a_part_of_a_gpu_is_a_part_of_one(gpus: int, share: float, room: int) -> None:
-    assert resources.on_gpus(gpus, share) == room
+    assert resources.room_on(16, gpus, 1.0, share) == room
 
 
 @pytest.mark.parametrize(
     ("gpus", "options", "most"),
     [
         (2, {"per_trial": {"gpus": 0.4}}, 2),  # of each GPU; together they have room for four, and not for five
-        (2, {"per_trial": {"gpus": 0.2}}, 4),  # the eight cores of each would do, the lag does not
+        (2, {"per_trial": {"gpus": 0.2}}, 4),  # the eight cores of each would do; in the fixed order the lag does not
         (2, {"per_trial": {"gpus": 0.4}, "sampler": "random", "scheduler": "none"}, 2),
         (2, {"per_trial": {"gpus": 0.1}, "sampler": "random", "scheduler": "none"}, 8),
         (0, {"per_trial": {"cpus": 3.0}, "sampler": "random", "scheduler": "none"}, 5),
@@ -199,8 +199,9 @@ def test_what_limits_the_choice(
     small: Callable[..., SearchRequest], gpus: int, options: dict[str, Any], most: int
 ) -> None:
     here = resources.Machine(16, gpus)
-    asked = small(trials=30, lag=8, **options)
-    e = dataclasses.replace(plan(small(trials=30)).experiment, lag=8, gpus_per_trial=asked.gpus_per_trial or 0.0)
+    asked = small(trials=30, **options)
+    e = plan(small(trials=30, order="fixed")).experiment
+    e = dataclasses.replace(e, lag=8, gpus_per_trial=asked.gpus_per_trial or 0.0)
     e = dataclasses.replace(e, **{key: options[key] for key in ("sampler", "scheduler") if key in options})
     assert probe.limits(e, asked, here).most == most
 
@@ -214,10 +215,10 @@ def test_a_larger_share() -> None:
 
 def test_a_crowd_is_told() -> None:
     assert resources.crowding(2, 1, 2) is None and resources.crowding(1, 2, 2) is None
-    assert "4 threads on 2 cores" in str(resources.crowding(2, 2, 2)) and "--concurrency 1" in str(
+    assert "4 threads on 2 cores" in str(resources.crowding(2, 2, 2)) and "--slots 1" in str(
         resources.crowding(2, 2, 2)
     )
-    assert "no faster than --concurrency 2" in str(resources.crowding(4, 1, 2))
+    assert "no faster than --slots 2" in str(resources.crowding(4, 1, 2))
 
 
 @pytest.fixture
@@ -227,7 +228,7 @@ def small(toy: Path, tmp_path: Path) -> Callable[..., SearchRequest]:
             "fedavg",
             dataset=str(toy),
             name=tmp_path / "runs" / "run",
-            concurrency="auto",
+            slots="auto",
             set=("clients=3", "partition=iid", "local_steps=2", "model=lenet5"),
             **options,
         )
@@ -247,7 +248,7 @@ def test_a_real_federation_is_measured(
         facts["threads"],
         facts["cpus_per_trial"],
     )
-    assert e.concurrency * e.threads <= resources.cores() and e.concurrency <= e.lag
+    assert e.concurrency * e.threads <= resources.cores()
     assert [row["trials"] for row in facts["table"]][:2] == [1, 1] and all(
         row["trials_per_hour"] > 0 for row in facts["table"]
     )
@@ -284,7 +285,7 @@ class Endless(Roomy):
         return float(count)
 
 
-def test_what_waits_is_told_where_it_was_measured_how_many_run(
+def test_as_many_run_as_were_measured_to_be_fastest(
     small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "Federations", Endless)
@@ -292,16 +293,15 @@ def test_what_waits_is_told_where_it_was_measured_how_many_run(
     monkeypatch.setattr(probe, "available", lambda: 100)
     monkeypatch.setattr(probe.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     found = probe.packed(plan(small(trials=20)))
-    assert found.experiment.concurrency == found.experiment.lag == 4
-    assert any("The first 10 trials run two at a time" in note for note in found.notes), found.notes
-    assert any("More run with --lag 8." in note for note in found.notes), found.notes
+    assert (found.experiment.concurrency, found.experiment.order) == (8, "arrival")
+    assert any("the same seed may give other trials" in note for note in found.notes), found.notes
 
 
 def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "PATIENCE", 0.1)
     with (
         measuring.Federations("fedavg", {"dataset": str(toy)}, (0,)) as federations,
-        pytest.raises(UserError, match="--concurrency auto has waited 0 minutes for one configuration"),
+        pytest.raises(UserError, match="--slots auto has waited 0 minutes for one configuration"),
     ):
         federations.time(1, 1)
 
@@ -319,7 +319,7 @@ def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
 def test_fixed_is_left_as_planned(small: Callable[..., SearchRequest]) -> None:
     import dataclasses
 
-    planned = plan(dataclasses.replace(small(), concurrency=None))
+    planned = plan(dataclasses.replace(small(), slots=None))
     assert probe.packed(planned) is planned
 
 
@@ -330,12 +330,12 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
     monkeypatch.setattr(resources, "cores", lambda: 2)
     with pytest.raises(
         UserError,
-        match=r"concurrency must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2",
+        match=r"slots must be at most 1, as each trial of this run has 2 threads and there are 2 cores, got 2",
     ):
-        resuming.resume(tmp_path / "run", concurrency=2, per_trial="cpus=1")
+        resuming.resume(tmp_path / "run", slots=2, per_trial="cpus=1")
     driven: list[Any] = []
     monkeypatch.setattr(resuming, "driven", lambda part, *_: driven.append(part.experiment))
-    resuming.resume(tmp_path / "run", concurrency=2, plain=True)
+    resuming.resume(tmp_path / "run", slots=2, plain=True)
     assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
 
 
@@ -354,7 +354,7 @@ def test_the_command_prints_and_records_what_it_chose(toy: Path, tmp_path: Path)
         "local_steps=2",
         "--set",
         "model=lenet5",
-        "--concurrency",
+        "--slots",
         "auto",
         "--trials",
         "2",

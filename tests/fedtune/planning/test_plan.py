@@ -131,7 +131,7 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"metric": ("test_bytes_up",)}, "Unknown metric 'test_bytes_up'"),
         ({"set": ("clients=3", "validation_fraction=0"), "metric": ("wlp",)}, "with --metric test_wlp"),
         ({"metric": ("accuracy",)}, "Unknown metric 'accuracy'"),
-        ({"concurrency": 0}, "concurrency must be"),
+        ({"slots": 0}, "slots must be"),
         ({"per_trial": {"cpus": 0.0}}, "cpus of a trial must be a number of at least 0.0001"),
         ({"per_trial": "cpus=10000"}, "cpus of a trial must be at most"),
         ({"per_trial": "gpus=99,cpus=1"}, "gpus of a trial must be"),
@@ -143,8 +143,8 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"per_trial": "2"}, "per-trial must be cpus=NUMBER"),
         ({"per_trial": {"cpus": True}}, "per-trial must be cpus=NUMBER"),
         ({"per_trial": "gpus=-1"}, "gpus of a trial must be 0 or a number of at least 0.0001"),
-        ({"lag": 0}, "lag must be"),
-        ({"lag": 2, "concurrency": 3}, "concurrency must be at most the lag, 2"),
+        ({"order": "sorted"}, "Unknown order 'sorted'"),
+        ({"order": "fixed", "address": "10.0.0.1:6379"}, "depends on the number of slots. Give --slots."),
         ({"set": ("lr",)}, "--set must be name=value, got 'lr'"),
         ({"set": ("learning_rate=1",)}, "Unknown parameter 'learning_rate' (--set)"),
         ({"set": ("lr=fast",)}, "lr must be"),
@@ -162,10 +162,10 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
         ({"set": ("validation_fraction=0",)}, "no validation data to select on"),
         ({"warm_start": ("nowhere",)}, "There is no run 'nowhere'"),
-        ({"concurrency": "autoo"}, "concurrency must be auto or a whole number, got 'autoo' (--concurrency)"),
+        ({"slots": "autoo"}, "slots must be auto or a whole number, got 'autoo' (--slots)"),
         (
-            {"concurrency": "auto", "address": "10.0.0.1:6379"},
-            "--concurrency auto measures this machine, and --address names another",
+            {"slots": "auto", "address": "10.0.0.1:6379"},
+            "--slots auto measures this machine, and --address names another",
         ),
         (
             {"metric": ("bytes_up_pma",)},
@@ -369,42 +369,27 @@ def test_an_experiment_is_read_back_equal(asked: Callable[..., SearchRequest], t
 @pytest.mark.parametrize(
     ("machine", "options", "expected"),
     [
-        (Machine(2, 0), {}, (2, 1.0, 0.0, 4)),
-        (Machine(8, 0), {"concurrency": 2}, (2, 1.0, 0.0, 4)),
-        (Machine(64, 0), {}, (4, 1.0, 0.0, 4)),  # what is proposed does not follow from the machine
-        (Machine(64, 0), {"lag": 16}, (16, 1.0, 0.0, 16)),
-        (Machine(64, 0), {"looks_back": False}, (30, 1.0, 0.0, 4)),
-        (Machine(8, 0), {"cpus": 4.0}, (2, 4.0, 0.0, 4)),
-        (Machine(2, 0), {"concurrency": 4}, (4, 0.5, 0.0, 4)),
-        (Machine(16, 1), {}, (4, 1.0, 0.25, 4)),
-        (Machine(16, 2), {"gpus": 1.0}, (2, 1.0, 1.0, 4)),
-        (Machine(16, 1), {"gpus": 0.0}, (4, 1.0, 0.0, 4)),
-        (Machine(16, 0), {"lag": 3}, (3, 1.0, 0.0, 3)),
+        (Machine(1, 0), {}, (1, 1.0, 0.0, 1, "fixed")),
+        (Machine(2, 0), {}, (2, 1.0, 0.0, 2, "fixed")),
+        (Machine(8, 0), {}, (8, 1.0, 0.0, 8, "arrival")),
+        (Machine(64, 0), {}, (30, 1.0, 0.0, 64, "arrival")),  # there are 30 trials
+        (Machine(64, 8), {}, (30, 1.0, 0.25, 32, "arrival")),
+        (Machine(64, 8), {"trials": 100}, (32, 1.0, 0.25, 32, "arrival")),
+        (Machine(8, 0), {"slots": 2}, (2, 1.0, 0.0, 2, "fixed")),
+        (Machine(2, 0), {"slots": 32}, (2, 1.0, 0.0, 32, "arrival")),  # proposed as for 32, and two of them run
+        (Machine(2, 0), {"slots": 32, "order": "fixed"}, (2, 1.0, 0.0, 32, "fixed")),
+        (Machine(8, 0), {"cpus": 4.0}, (2, 4.0, 0.0, 2, "fixed")),
+        (Machine(2, 0), {"cpus": 0.5}, (4, 0.5, 0.0, 4, "arrival")),
+        (Machine(16, 1), {}, (4, 1.0, 0.25, 4, "arrival")),
+        (Machine(16, 2), {"gpus": 1.0}, (2, 1.0, 1.0, 2, "fixed")),
+        (Machine(16, 1), {"gpus": 0.0}, (16, 1.0, 0.0, 16, "arrival")),
     ],
 )
-def test_packing(machine: Machine, options: dict[str, Any], expected: tuple[float, ...]) -> None:
+def test_packing(machine: Machine, options: dict[str, Any], expected: tuple[Any, ...]) -> None:
     found: list[str] = []
-    packed, lag = pack(machine, found, **{"trials": 30, "lag": None, "looks_back": True, **options})
+    packed = pack(machine, found, **{"trials": 30, **options})
     assert not found
-    assert (packed.concurrency, packed.cpus, packed.gpus, lag) == expected
-
-
-@pytest.mark.parametrize(
-    ("machine", "gpus", "words"),
-    [
-        (Machine(16, 0), 0.0, "because the lag is 4: a trial waits for the one 4 before it. More run with --lag 16."),
-        (Machine(4, 0), 0.0, None),  # the cores keep more from running
-        (Machine(16, 1), 0.25, None),  # the GPU does
-        (Machine(16, 2), 0.25, "More run with --lag 8."),
-        (Machine(16, 1), 0.0, "More run with --lag 16."),
-        (Machine(16, 1), resources.part(12), "More run with --lag 12."),  # a share is rounded down
-    ],
-)
-def test_that_the_lag_holds_trials_back_is_said_where_it_alone_does(
-    machine: Machine, gpus: float, words: str | None
-) -> None:
-    said = resources.held_back(machine, 4, 1, gpus, lag=4, trials=30)
-    assert said is None if words is None else words in (said or "")
+    assert (packed.concurrency, packed.cpus, packed.gpus, packed.slots, packed.order) == expected
 
 
 @pytest.mark.parametrize(
@@ -413,14 +398,12 @@ def test_that_the_lag_holds_trials_back_is_said_where_it_alone_does(
         (Machine(2, 0), {"gpus": 0.5}, "must be 0, as no GPU was found"),
         (Machine(2, 1), {"gpus": 2.0}, "must be at most 1"),
         (Machine(8, 4), {"gpus": 1.5}, "whole number where it is above 1"),
-        (Machine(2, 0), {"cpus": 1.0, "concurrency": 3}, "must be at most 2"),
-        (Machine(8, 1), {"gpus": 0.5, "concurrency": 3}, "must be at most 2 with 0.5 GPU"),
-        (Machine(8, 0), {"concurrency": 6}, "concurrency must be at most the lag, 4"),
+        (Machine(8, 0), {"slots": 0}, "slots must be a whole number in [1, 1000000], got 0"),
     ],
 )
 def test_packing_that_cannot_be(machine: Machine, options: dict[str, Any], words: str) -> None:
     found: list[str] = []
-    pack(machine, found, **{"trials": 30, "lag": None, "looks_back": True, **options})
+    pack(machine, found, **{"trials": 30, **options})
     assert len(found) == 1 and words in found[0]
 
 
@@ -490,11 +473,11 @@ def test_cores_are_those_we_may_use() -> None:
 def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
     """What this machine has says nothing about a cluster, for searches and for final runs."""
     problems: list[str] = []
-    packed, lag = resources.pack(None, problems, trials=3, lag=None, looks_back=False, gpus=1.0)
-    assert (packed.concurrency, packed.cpus, packed.gpus) == (3, 1.0, 1.0) and lag == resources.LAG
-    packed, lag = resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=2.5)
-    assert (packed.concurrency, packed.cpus, packed.gpus, lag) == (4, 2.5, 0.0, 4) and not problems
-    resources.pack(None, problems, trials=30, lag=4, looks_back=True, cpus=-1.0, concurrency=9)
+    packed = resources.pack(None, problems, trials=3, gpus=1.0)
+    assert (packed.concurrency, packed.cpus, packed.gpus, packed.order) == (3, 1.0, 1.0, "arrival")
+    packed = resources.pack(None, problems, trials=30, slots=4, cpus=2.5)
+    assert (packed.concurrency, packed.cpus, packed.gpus, packed.slots) == (4, 2.5, 0.0, 4) and not problems
+    resources.pack(None, problems, trials=30, cpus=-1.0, slots=9)
     assert len(problems) == 1 and "cpus of a trial must be a number of at least 0.0001" in problems[0]
 
 
@@ -506,30 +489,34 @@ def test_a_race_has_a_budget_of_seed_rounds(
     e = made.experiment
     assert (e.budget, e.seed_rounds, e.each, e.races) == (budget, budget, 1, True)
     assert e.seeds == search_seeds(1, seeds) and e.first_seeds == e.seeds[:1]
-    assert e.looks_back and e.concurrency <= e.lag, "who gets a further seed depends on what earlier trials did"
+    assert e.looks_back, "who gets a further seed depends on what earlier trials did"
     assert f"up to {seeds} seeds" in made.notes[0]
     usual = plan(asked(race=False, trials=6, rounds=4, seeds=3, sampler="random", scheduler="none")).experiment
     assert (usual.budget, usual.seed_rounds, usual.each, usual.looks_back) == (0, 6 * 4 * 3, 3, False)
 
 
-def test_a_search_that_begins_slowly_says_so(
+def test_what_the_order_of_trials_means_is_said(
     asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resources, "machine", lambda: Machine(4, 0))
     for given, told in (
-        ({}, True),
-        ({"address": "auto"}, True),
-        ({"concurrency": 2}, False),
-        ({"lag": 4}, False),
-        ({"sampler": "random", "scheduler": "none"}, False),
+        ({}, "the same seed may give other trials"),
+        ({"address": "auto"}, "the same seed may give other trials"),
+        ({"order": "fixed"}, None),
+        ({"slots": 2}, None),
+        ({"slots": 8}, "8 slots: what is proposed is that. Here 4 of them run at once."),
+        ({"sampler": "random", "scheduler": "none"}, None),
     ):
-        notes = plan(asked(trials=12, rounds=4, **given)).notes
-        assert any("two at a time" in note for note in notes) is told, given
+        notes = " ".join(plan(asked(trials=12, rounds=4, **given)).notes)
+        assert (told or "") in notes and (told is not None or "slots" not in notes and "same seed" not in notes), given
 
 
-def test_the_first_trials_look_further_unless_the_lag_is_given(asked: Callable[..., SearchRequest]) -> None:
-    found = [plan(asked(trials=12, rounds=4, **given)).experiment for given in ({}, {"lag": 4}, {"lag": 2})]
-    assert [(e.lag, e.early) for e in found] == [(resources.LAG, resources.EARLY), (4, 0), (2, 0)]
+def test_what_a_trial_sees_in_the_fixed_order_follows_from_the_slots(asked: Callable[..., SearchRequest]) -> None:
+    given = ({"slots": 1}, {"slots": 2}, {"slots": 8, "order": "fixed"})
+    found = [plan(asked(trials=12, rounds=4, **one)).experiment for one in given]
+    assert [(e.lag, e.early, e.order) for e in found] == [(1, 4, "fixed"), (4, 8, "fixed"), (16, 32, "fixed")]
+    assert [found[1].seen(n) for n in (1, 2, 9, 10, 11, 12)] == [0, 1, 8, 8, 8, 9]
+    assert [found[2].seen(n) for n in (7, 8, 39, 40, 47, 48)] == [0, 1, 32, 32, 32, 33]
 
 
 @pytest.mark.parametrize(
