@@ -17,7 +17,7 @@ from benchmarks.replay.simulator import Simulation
 from fedtune.api.auto_result import AutoResult
 from fedtune.api.going_on import part_of
 from fedtune.api.search import Result
-from fedtune.machine.resources import EARLY
+from fedtune.machine.resources import early, lag
 from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import search_seeds
 from fedtune.record.journal import StudyFile
@@ -28,6 +28,8 @@ from tests.fedtune.conftest import space
 from tests.fedtune.fake import Fake, OfMethod
 
 ROUNDS = 9
+#: What a trial sees in the fixed order of two slots, whatever runs side by side.
+FIXED = {"lag": lag(2), "early": early(2)}
 
 
 class Faked:
@@ -67,7 +69,7 @@ def recorded(ran: Result) -> list[list[Any]]:
     ids=lambda changes: changes["sampler"],
 )
 def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Result], changes: dict[str, Any]) -> None:
-    changes = {"trials": 16, "grace": 1, "early": EARLY, **changes}
+    changes = {"trials": 16, "grace": 1, **FIXED, **changes}
     ran = conduct("ran", seeds=(0, 1), concurrency=2, **changes)
     real = recorded(ran)
     episode = Faked()
@@ -88,7 +90,7 @@ def test_a_replayed_search_is_the_one_that_ray_runs(conduct: Callable[..., Resul
 
 def test_a_replayed_race_is_the_one_that_ray_runs(conduct: Callable[..., Result]) -> None:
     """Until the budget of the real one ends, whatever runs side by side."""
-    changes = {"sampler": "ei", "grace": 1, "early": EARLY, "values": {"own_noise": 0.2}}
+    changes = {"sampler": "ei", "grace": 1, **FIXED, "values": {"own_noise": 0.2}}
     real = recorded(conduct("raced", seeds=search_seeds(0, 3), budget=20 * ROUNDS, concurrency=2, **changes))
     assert {seed for *_, seed in real} == {0, 1, 2}, "configurations were given further seeds"
     episode = Faked(seeds=3, own_noise=0.2)

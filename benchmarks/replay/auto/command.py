@@ -18,7 +18,8 @@ from benchmarks.replay.searcher import Setting, Verdict
 from benchmarks.replay.searchers.present import Present, best_of, experiment, replayed
 from benchmarks.replay.simulator import Simulation
 from fedtune.api.auto import allocation_of
-from fedtune.options import AutoRequest
+from fedtune.machine.resources import lag
+from fedtune.options import FIXED_UP_TO, AutoRequest
 from fedtune.planning.auto_budget import budgeted
 from fedtune.planning.auto_plan import SAMPLER, options
 from fedtune.record.auto_record import AutoRecord, Candidate
@@ -49,8 +50,9 @@ class AutoSearch(Present):
         super().__init__(setting, each=1)
         self._spaces = dict(spaces)
         parts = [dataclasses.replace(setting, space=space) for space in spaces.values()]
-        # Its first trials wait as all others do.
-        asked = [(experiment(part, 1, part=True, sampler=SAMPLER, early=0), part.space) for part in parts]
+        # As on two slots, whatever the replay's; the first trials wait as all others do.
+        fixed = {"lag": lag(FIXED_UP_TO), "early": 0}
+        asked = [(experiment(part, 1, part=True, sampler=SAMPLER, **fixed), part.space) for part in parts]
         self.queue = replayed(*asked, allocation=allocation_of(record))
 
     def propose(self) -> tuple[int, Mapping[str, Value]] | None:
