@@ -99,7 +99,7 @@ def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Setting
             chosen.append(
                 f"Model lenet5: with cnn, which the papers have on such images, the clients of a round would compute "
                 f"{costs / 1e9:,.0f} billion multiply-adds, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the small "
-                f"profile takes lenet5. --model cnn takes cnn."
+                f"profile takes lenet5. --set model=cnn takes cnn."
             )
     left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
     return Settings(left, values, options, defaults, tuple(chosen), (*chosen, *_hint(left, request.space)))
@@ -181,7 +181,7 @@ def _assigned(
 ) -> dict[str, Value]:
     """--dataset with what is said of it, --rounds and --set, converted."""
     asked: list[tuple[str, object, str]] = []
-    of_data = {name: value for name in own.OPTIONS if (value := getattr(request, name)) is not None}
+    of_data = _said_of_data(request)
     if request.dataset is not None:
         asked.append(("dataset", request.dataset, "--dataset"))
     if request.rounds is not None:
@@ -221,9 +221,13 @@ def data_of(request: AutoRequest, said: Mapping[str, str], problems: list[str]) 
     found: dict[str, Value] = (
         {} if request.dataset is None else {"dataset": _dataset(objects.reference(request.dataset))}
     )
-    of_options = {name: value for name in own.OPTIONS if (value := getattr(request, name)) is not None}
-    _refer(found, {**of_options, **said}, request.data_dir, problems)
+    _refer(found, {**_said_of_data(request), **said}, request.data_dir, problems)
     return found
+
+
+def _said_of_data(request: SearchRequest | RunRequest | AutoRequest) -> dict[str, str]:
+    """What options say of a data set of the user's own, by their names."""
+    return {name: value for name in own.OPTIONS if (value := getattr(request, name)) is not None}
 
 
 def _refer(found: dict[str, Value], of_data: Mapping[str, str], data_dir: str | None, problems: list[str]) -> None:

@@ -42,6 +42,8 @@ class Placement(NamedTuple):
 
 #: Keys of options that are gone: records of runs that were begun with an earlier version have them.
 GONE = ("prior",)
+#: What records of an earlier version do not say, and mean.
+UNSAID = {"order": run_folder.FIXED}
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Experiment:
     order: str = run_folder.FIXED
     #: In the fixed order trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once.
     lag: int = 4
-    #: However long the lag, a trial looks at those of the first `early` trials that are before it, except the last one;
-    #: 0: the lag holds from the beginning.
+    #: However long the lag, a trial sees those of the first `early` trials that are before it, except as many as run
+    #: beside it; 0: the lag holds from the beginning.
     early: int = 0
     #: Wall-clock budget in seconds.
     time: float | None = None
@@ -177,7 +179,7 @@ class Experiment:
     @classmethod
     def from_yaml(cls, data: Mapping[str, Any], where: str) -> Experiment:
         """The experiment that `to_yaml` wrote. Raises `UserError` where a field is missing or unknown."""
-        rest = {key: value for key, value in data.items() if key not in ("version", *GONE)}
+        rest = UNSAID | {key: value for key, value in data.items() if key not in ("version", *GONE)}
         fields = {item.name for item in dataclasses.fields(cls)}
         problems = [
             f"{where} lacks {key!r}; it was not written by fedtune, or was edited."
