@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import itertools
 import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 
@@ -17,12 +19,13 @@ from fedtune.decisions.history import History, Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, STARTUP, make_sampler
 from fedtune.decisions.proposals import stop_rule
 from fedtune.execution.queue import Proposal, Queue, open_queue
+from fedtune.machine.resources import early, lag
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
-from tests.fedtune.conftest import space, start
+from tests.fedtune.conftest import experiment, space, start
 from tests.study_file import journal
 from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
@@ -380,6 +383,28 @@ def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
     assert queue.propose() is None, "trial 2 looks at trial 0, which still runs"
     queue.finish(first.number, end(first, 9))
     assert queue.propose() is not None
+
+
+@pytest.mark.parametrize(("slots", "said"), [(2, 0.89), (8, 0.51), (32, 0.35)])
+def test_how_long_slots_are_busy_in_the_fixed_order(tmp_path: Path, slots: int, said: float) -> None:
+    """What docs/proposals.md says: lengths that differ tenfold, two thirds of the trials stopped after 1/9 or 1/3. Over
+    40 draws of 60 trials, or of eight for each slot, until the last one begins."""
+    made, trials = experiment(tmp_path, lag=lag(slots), early=early(slots)), max(60, 8 * slots)
+    assert f"{said:.0%}".replace("%", " %") in Path("docs/proposals.md").read_text(encoding="utf-8")
+    shares = []
+    for draw in range(40):
+        rng = np.random.default_rng(draw)
+        lengths, stopped = 10 ** rng.uniform(0, 1, trials), rng.random(trials) < 2 / 3
+        lengths = np.where(stopped, lengths * rng.choice([1 / 9, 1 / 3], trials), lengths)
+        ended, live, now, busy = set[int](), list[tuple[float, int]](), 0.0, 0.0
+        for number in range(trials):
+            while len(live) == slots or not ended.issuperset(range(made.seen(number))):
+                end_, other = heapq.heappop(live)
+                busy, now = busy + (len(live) + 1) * (end_ - now), end_
+                ended.add(other)
+            heapq.heappush(live, (now + lengths[number], number))
+        shares.append(busy / (slots * now))
+    assert np.mean(shares) == pytest.approx(said, abs=0.005)
 
 
 def test_by_arrival_a_trial_sees_what_has_ended(tmp_path: Path) -> None:
