@@ -33,4 +33,9 @@ def load(path: Path, name: str, variable: str) -> ModuleType:
 
 def facts(path: Path) -> dict[str, str]:
     """The file's name, and the hash of its content as it is now."""
-    return {"file": path.name, "hash": hashlib.blake2b(files.read_bytes(path), digest_size=8).hexdigest()}
+    return {"file": path.name, "hash": digest(files.read_bytes(path))}
+
+
+def digest(content: bytes) -> str:
+    """The hash of a file's content, as a run records it."""
+    return hashlib.blake2b(content, digest_size=8).hexdigest()

@@ -11,7 +11,6 @@ version and the hash of the file that the entry names.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -20,6 +19,7 @@ from typing import Any
 
 from search_spaces.errors import UserError
 from search_spaces.files import read_bytes
+from search_spaces.own_files import digest
 
 METHODS, MODELS = "fedtune.methods", "fedtune.models"
 DATASETS, PARTITIONS = "fedtune.datasets", "fedtune.partitions"
@@ -47,4 +47,4 @@ def facts(point: EntryPoint) -> dict[str, str]:
     spec = importlib.util.find_spec(point.module)
     text = read_bytes(Path(spec.origin)) if spec is not None and spec.origin else b""
     package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
-    return {"file": package, "hash": hashlib.blake2b(text, digest_size=8).hexdigest()}
+    return {"file": package, "hash": digest(text)}

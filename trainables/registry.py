@@ -143,9 +143,7 @@ def own_codes(name: str, values: Mapping[str, object]) -> tuple[own_code.Code, .
 
 def own_files_of(name: str, values: Mapping[str, object]) -> dict[str, dict[str, str]]:
     """What a run records of these files: `method_file`, `model_file`."""
-    of_model = models.facts_of(values.get("model"))
-    found = {"method_file": own_file(name)}
-    found["model_file"] = None if of_model is None else {"model": str(values["model"]), **of_model}
+    found = {"method_file": own_file(name), "model_file": models.own_file(values.get("model"))}
     return {kind: facts for kind, facts in found.items() if facts is not None}
 
 

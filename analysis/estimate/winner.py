@@ -185,10 +185,7 @@ def estimate(
     lies beyond. fresh: the interval is that of its mean over so many fresh seeds, in place of all there could be.
     paper: the trial that has the paper's values, for a comparison with the winner."""
     (best, *others), belief, sign = found.ranking, found.belief, found.sign
-    said = [
-        sign * float(belief.mean[best]),
-        *(sign * bound for bound in belief.interval(best, level, fresh)),
-    ]
+    said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level, fresh))]
     mean, *around = (min(max(value, ends[0]), ends[1]) for value in said)
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     known = paper if paper in found.numbers else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune.options import SearchRequest
 from fedtune.planning.objects import spelled
+from fedtune.planning.plan import middle_values
 from fedtune.planning.preflight import preflight
 from fedtune.planning.settings import settled
 from search_spaces.errors import UserError, unknown
@@ -43,7 +44,7 @@ class Objective:
         self.device, self.data_dir = device, asked.data_dir
         self.direction = METRICS[metric].direction if metric in METRICS else "maximize"
         if not problems:
-            middle = {d.key: d.values()[len(d.values()) // 2] for _, d in self.space.dimensions() if not d.children}
+            middle = middle_values(self.space.search.values())
             preflight(asked.method, {**settings.values, **middle}, seeds, self.data_dir, problems, (metric,))
         if problems:
             raise UserError(*dict.fromkeys(problems))

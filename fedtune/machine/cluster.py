@@ -113,22 +113,23 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
 
 def largest_machine() -> tuple[float, float]:
     """Cores and GPUs of the largest machine of the Ray that was joined."""
-    import ray
-
-    api: Any = ray  # parts of it are not typed
-    nodes = [node["Resources"] for node in api.nodes() if node["Alive"]]
-    return max(node.get("CPU", 0.0) for node in nodes), max(node.get("GPU", 0.0) for node in nodes)
+    cores, gpus = zip(*_machines(), strict=True)
+    return max(cores), max(gpus)
 
 
 def room(cpus: float, gpus: float) -> int:
     """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room; at least
     one, which then waits for a machine."""
+    return max(1, sum(resources.room_on(*machine, cpus, gpus) for machine in _machines()))
+
+
+def _machines() -> list[tuple[float, float]]:
+    """Cores and GPUs of every machine of the Ray that was joined."""
     import ray
 
     api: Any = ray  # parts of it are not typed
     nodes = [node["Resources"] for node in api.nodes() if node["Alive"]]
-    fits = [resources.room_on(node.get("CPU", 0.0), node.get("GPU", 0.0), cpus, gpus) for node in nodes]
-    return max(1, sum(fits))
+    return [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
 
 
 def _check_gpus(ray: Any, gpus: float) -> None:

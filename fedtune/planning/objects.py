@@ -57,7 +57,7 @@ def _space(given: Mapping[str, Any], method: str) -> str:
     holds under `search`. A list are values there, a pair of numbers in a tuple an interval."""
     import yaml
 
-    from trainables.data import cache
+    from trainables.data import objects
 
     said = dict(given) if "search" in given or "vary" in given else {"search": dict(given)}
     said = {"method": method, **said}
@@ -66,11 +66,8 @@ def _space(given: Mapping[str, Any], method: str) -> str:
         text = yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     except yaml.YAMLError as error:
         raise UserError(sentence("space", "made of numbers, texts, lists and mappings", Shown(str(error)))) from error
-    path = cache.home() / "given" / hashlib.blake2b(text.encode(), digest_size=12).hexdigest() / "own.yaml"
-    with cache.writable():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(path, text)
-    return str(path)
+    content = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return objects.kept(content, "own.yaml", lambda path: files.replace(path, text))
 
 
 def _entry(key: str, value: object) -> object:

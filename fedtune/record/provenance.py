@@ -117,11 +117,9 @@ def _own_files(begun: Mapping[str, Any]) -> dict[str, Any]:
     from trainables import models, registry
 
     method, model, sampler = begun.get("method_file"), begun.get("model_file"), begun.get("sampler_file")
-    of_model = str(model["model"]) if isinstance(model, dict) else ""
-    facts = models.facts_of(of_model)
     now = {
         "method_file": registry.own_file(str(method["method"])) if isinstance(method, dict) else None,
-        "model_file": None if facts is None else {"model": of_model, **facts},
+        "model_file": models.own_file(str(model["model"])) if isinstance(model, dict) else None,
         "sampler_file": sampler_file(str(sampler["sampler"])) if isinstance(sampler, dict) else None,
     }
     return {kind: found for kind, found in now.items() if found is not None}

@@ -71,7 +71,7 @@ def _arrays(found: dict[str, NDArray[Any]]) -> str:
         with path.open("wb") as stream:
             np.savez(stream, **found)  # type: ignore[arg-type]
 
-    return _kept(digest.hexdigest(), "arrays.npz", write)
+    return kept(digest.hexdigest(), "arrays.npz", write)
 
 
 def _table(frame: Any) -> str:
@@ -81,10 +81,11 @@ def _table(frame: Any) -> str:
     digest = hashlib.blake2b(repr(columns).encode(), digest_size=12)
     named = frame.set_axis([name for name, _ in columns], axis=1)
     digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
-    return _kept(digest.hexdigest(), "table.parquet", lambda path: named.to_parquet(path, index=False))
+    return kept(digest.hexdigest(), "table.parquet", lambda path: named.to_parquet(path, index=False))
 
 
-def _kept(content: str, name: str, write: Callable[[Path], None]) -> str:
+def kept(content: str, name: str, write: Callable[[Path], None]) -> str:
+    """The path of a file in the cache folder, `write`d once for this hash of its content."""
     path = cache.home() / "given" / content / name
     if not path.exists():
         with cache.writable():

@@ -38,6 +38,7 @@ __all__ = [
     "named",
     "names",
     "own_code_of",
+    "own_file",
     "width",
 ]
 
@@ -84,6 +85,12 @@ def facts_of(name: object) -> dict[str, str] | None:
         return None
     code = own_code_of(name)
     return plugins.facts(plugins.plugins(plugins.MODELS)[name]) if code is None else code.facts()
+
+
+def own_file(name: object) -> dict[str, str] | None:
+    """What a run records of a model of a user's own: its name, and `facts_of` it. None of another one."""
+    facts = facts_of(name)
+    return None if facts is None else {"model": str(name), **facts}
 
 
 def _own(name: str, shape: Shape, classes: int, rate: float) -> Model:

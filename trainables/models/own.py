@@ -76,11 +76,7 @@ class OwnModel(Model):
         whole = self._made()
         self._check(whole)
         self.random = self._is_random(whole)
-        where, head = _head(whole, name)
-        if where:
-            whole.set_submodule(where, nn.Identity())
-        self.body: nn.Module = whole if where else nn.Identity()
-        self.head = head
+        self.body, self.head = _cut(whole, name)
         self.feature_width = self._width()
         self.axes = {key: (None,) * tensor.dim() for key, tensor in self.state_dict().items()}
 
@@ -89,12 +85,9 @@ class OwnModel(Model):
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            whole = self._made()
-        where, head = _head(whole, self._called)
-        if where:
-            whole.set_submodule(where, nn.Identity())
+            body, head = _cut(self._made(), self._called)
         with torch.no_grad():
-            for mine, drawn in ((self.body, whole if where else nn.Identity()), (self.head, head)):
+            for mine, drawn in ((self.body, body), (self.head, head)):
                 own = mine.state_dict()
                 for key, tensor in drawn.state_dict().items():
                     own[key].copy_(tensor)
@@ -186,6 +179,15 @@ class OwnModel(Model):
                 f'forward pass goes on after {type(self.head).__name__}. Name the head: `head = "fc2"` in the class.'
             )
         return found.shape[1]
+
+
+def _cut(whole: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
+    """What the head reads, and the head."""
+    where, head = _head(whole, name)
+    if not where:
+        return nn.Identity(), head
+    whole.set_submodule(where, nn.Identity())
+    return whole, head
 
 
 def _head(whole: nn.Module, name: str) -> tuple[str, nn.Module]:
