@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.runs import load_run
 from fedtune import option
-from fedtune.api.export import export, load
+from fedtune.api.export import export
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.option import fields_of
 from fedtune.options import AttackRequest, SearchRequest
+from fedtune.planning.configuration import load
 from fedtune.planning.settings import configuration
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder

@@ -22,7 +22,6 @@ from analysis.runs.mappings import read_yaml
 from fedtune.api.auto_result import AutoResult, read_auto
 from fedtune.api.export import export
 from fedtune.api.going_on import going_on, part_of
-from fedtune.api.run import plan_run
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.progress import AutoDisplay, FreshDisplay
@@ -33,6 +32,7 @@ from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import AutoRequest, Progress, ResumeRequest, RunRequest
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
+from fedtune.planning.plan import plan
 from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import lock, write_document
@@ -50,8 +50,8 @@ def auto(request: AutoRequest) -> AutoResult:
     Raises `UserError`, before anything is created, with every problem of the request. Ctrl-C ends it cleanly, and
     `resume` goes on."""
     with busy(progress.style(request.plain, request.quiet), "planning") as say:
-        plan = plan_auto(request, say)
-    return carry_out_auto(plan, request)
+        planned = plan_auto(request, say)
+    return carry_out_auto(planned, request)
 
 
 def carry_out_auto(plan: AutoPlan, shown: Progress) -> AutoResult:
@@ -164,12 +164,13 @@ class Stages:
             str(best),
             name=str(target),
             seed=self.record.seed,
+            seeds=count,
             data_dir=e.data_dir,
             slots=None if left else e.concurrency,
             per_trial={"gpus": e.gpus_per_trial, **({} if left else {"cpus": e.cpus_per_trial})},
             address=self.address,
         )
-        plan_run(request, count, after=after).create()
+        plan(request, after=after).create()
 
     def _trained(self, folders: Sequence[Path], what: str) -> driver.Stage | None:
         """Final runs that are to come to their end."""

@@ -20,7 +20,6 @@ from analysis.reproduce.folder import Made, load_made
 from analysis.runs import load_run as load
 from fedtune.api.attack import attack
 from fedtune.api.going_on import going_on, part_of
-from fedtune.api.run import plan_run
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.progress import CellsDisplay
@@ -29,9 +28,9 @@ from fedtune.execution.driver import Outcome, Stage, drive
 from fedtune.execution.queue import open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import Progress, ReproduceRequest, ResumeRequest, SearchRequest
+from fedtune.options import Progress, ReproduceRequest, ResumeRequest
 from fedtune.planning.plan import Plan, placement, plan
-from fedtune.planning.reproduction import Part, Planned, plan_reproduction, planned_again
+from fedtune.planning.reproduction import Planned, plan_reproduction, planned_again
 from fedtune.planning.reproduction import command as command_of
 from fedtune.planning.time_left import TimeLeft, time_left
 from fedtune.record.experiment import Experiment
@@ -119,16 +118,11 @@ def _checked(
 ) -> tuple[list[Plan], Sequence[str]]:
     """The plans of the runs that are not there, and notes on those that are. Raises `UserError` where one cannot go on
     as it was begun, or cannot be read."""
-    plans = [_plan(part) for part in planned.parts if not part.exists]
+    plans = [plan(part.request, part.settings) for part in planned.parts if not part.exists]
     runs = [load(part.folder) for part in planned.parts if part.exists]
     notes = going_on(runs, address, other_versions=other_versions, options=False).notes
     check_replaceable(planned.folder / name for name in run_folder.WRITTEN)
     return plans, notes
-
-
-def _plan(part: Part) -> Plan:
-    request = part.request
-    return plan(request) if isinstance(request, SearchRequest) else plan_run(request, request.seeds)
 
 
 def _carried_out(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import load_run as load
-from fedtune.api.best import Best as Best
-from fedtune.api.best import best_by_condition, best_of
+from analysis.runs.best import Best as Best
+from analysis.runs.best import best_by_condition, best_of
 from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.decisions.history import Part

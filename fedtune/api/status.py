@@ -16,7 +16,7 @@ from typing import Any
 
 from analysis.auto import Auto, load_one
 from analysis.runs import load_run as load
-from fedtune.api.best import Best, best_by_condition, best_of
+from analysis.runs.best import Best, best_by_condition, best_of
 from fedtune.decisions.race import is_over, spent
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import copy_study

@@ -1,35 +1,46 @@
-"""From what a user asked for to the experiment that will be run, with every problem of the request found first."""
+"""From what a user asked for to the run that will be made, with every problem of the request found first.
+
+A search and a final run are planned in one way: what is trained and selected by is read from the request (`Subject`),
+then the machine is shared out, the federation is built once, and the experiment follows.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from analysis.runs.conditions import named, show
 from fedtune import option
 from fedtune.decisions import own_sampler
-from fedtune.decisions.optuna_samplers import EI
+from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grace
+from fedtune.decisions.optuna_samplers import EI, SAMPLERS, usual
+from fedtune.decisions.race import MOST
 from fedtune.machine import resources
-from fedtune.options import AUTO, RunRequest, SearchRequest, own_samplers
-from fedtune.planning import checks
-from fedtune.planning.budget import Budget, budgeted
-from fedtune.planning.checks import named_folder, seconds_of
-from fedtune.planning.conditions import conditions_allow, crossing_notes, under_conditions
+from fedtune.options import AUTO, MAX_SEEDS, RunRequest, SearchRequest, own_samplers
+from fedtune.planning import checks, configuration
+from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.objects import spelled
-from fedtune.planning.preflight import preflight
+from fedtune.planning.preflight import preflight, under_conditions
 from fedtune.planning.selection import Selection, selectable, selected_by
-from fedtune.planning.settings import settled
+from fedtune.planning.settings import Settings, overrides, settled
 from fedtune.planning.warm_start import known, opened
-from fedtune.record.experiment import Experiment
+from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.provenance import provenance, sampler_file
 from fedtune.record.run_directory import TakenTrial, absolute, create
+from search_spaces import presets
 from search_spaces.dimension import Dimension
-from search_spaces.errors import UserError
+from search_spaces.errors import UserError, sentence
+from search_spaces.files import given
+from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
 from search_spaces.run_folder import ARRIVAL
 from search_spaces.space import Space
+
+#: Trials of a search that says no number of them.
+TRIALS = 30
 
 
 @dataclass(frozen=True)
@@ -56,35 +67,81 @@ class Plan:
         create(self.folder if folder is None else folder, self.experiment, self.space, made, self.taken)
 
 
-def plan(request: SearchRequest) -> Plan:
-    """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache."""
+@dataclass(frozen=True)
+class Budget:
+    """How many trials, rounds and seeds a search has, and which sampler proposes and which scheduler stops trials."""
+
+    sampler: str
+    scheduler: str
+    trials: int
+    rounds: int
+    grace: int
+    seeds: tuple[int, ...]
+    #: Seed-rounds of a race, 0 where the search is none.
+    seed_rounds: int
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a request asks to be trained: the configurations of a space, or in a final run a single one."""
+
+    kind: Literal["search", "run"]
+    folder: Path
+    method: str
+    profile: str
+    #: What is searched. That of a final run has nothing to search.
+    space: Space
+    #: Every parameter that is not searched.
+    values: Mapping[str, Value]
+    selection: Selection
+    budget: Budget
+    #: Wall-clock budget in seconds.
+    time: float | None = None
+    #: What the user is told of values that nobody has given, and of the space.
+    notes: tuple[str, ...] = ()
+    #: For a final run: the exported file's content.
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, *, after: int = 0) -> Plan:
+    """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache.
+
+    settings: those of the request, where they are known already. after: of a final run, so many of the fresh seeds are
+    left to another run."""
     request = spelled(request)
-    problems: list[str] = []
-    folder, time = _folder(request, problems), _options(request, problems)
-    space = (settings := settled(request, problems)).space
-    selection = selected_by(request, settings, problems)
-    budget = budgeted(request, settings, len(selection.metric), problems)
-    _combination(request, space, budget, selection, problems)
-    packing = placement(request, problems, trials=budget.trials, order=request.order)
-    earlier = opened(option.several(request.warm_start), request.method, {*_keys(space)}, problems)
-    middle = settings.values | middle_values((*space.search.values(), *space.vary.values()))
+    problems = list(option.problems(request))
+    if isinstance(request, SearchRequest):
+        subject = _search(request, settings, problems)
+    else:
+        subject = _final_run(request, settings, after, problems)
+    space, budget, selection = subject.space, subject.budget, subject.selection
+    order = request.order if isinstance(request, SearchRequest) else None
+    packing = placement(request, problems, trials=budget.trials, order=order)
+    earlier = []
+    if isinstance(request, SearchRequest):
+        keys = {*(dimension.key for _, dimension in space.dimensions()), *space.vary}
+        earlier = opened(option.several(request.warm_start), request.method, keys, problems)
+    middle = {**subject.values, **middle_values((*space.search.values(), *space.vary.values()))}
     device = device_of(packing.gpus, request.address)
     data, required = request.data_dir, tuple(one.metric for one in selection.require)
     checked = preflight(
-        request.method, middle, budget.seeds, data, problems, selection.metric, device, required, request.keep_images
+        subject.method, middle, budget.seeds, data, problems, selection.metric, device, required, request.keep_images
     )
-    facts = {**checked.facts, **under_conditions(request, space, checked, budget.seeds, problems)}
+    several = under_conditions(subject.method, space, checked, budget.seeds, data, problems)
+    facts = {**checked.facts, **several}
     if (own := sampler_file(budget.sampler)) is not None:
         facts["sampler_file"] = own
     if problems:
         raise UserError(*dict.fromkeys(problems))
+    final = subject.kind == "run"
+    space = dataclasses.replace(space, metric=selection.metric, fix=checked.values if final else space.fix)
     experiment = Experiment(
-        name=folder.name,
-        kind="search",
-        method=request.method,
+        name=subject.folder.name,
+        kind=subject.kind,
+        method=subject.method,
         space=space.name,
-        profile="paper" if request.paper else "small",
-        values=settings.values,
+        profile=subject.profile,
+        values=checked.values if final else subject.values,
         metric=selection.metric,
         select_on=selection.select_on,
         trials=budget.trials,
@@ -96,29 +153,56 @@ def plan(request: SearchRequest) -> Plan:
         grace=budget.grace,
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
-        time=time,
-        **placed(request, packing),
+        time=subject.time,
+        data_dir=absolute(data),
+        order=packing.order,
+        lag=resources.lag(packing.slots),
+        early=resources.early(packing.slots),
+        concurrency=packing.concurrency,
+        cpus_per_trial=packing.cpus,
+        gpus_per_trial=packing.gpus,
+        threads=packing.threads,
+        address=request.address,
+        keep_images=request.keep_images,
+        source=subject.source,
     )
-    space = dataclasses.replace(space, metric=selection.metric)
+    if not isinstance(request, SearchRequest):
+        notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
+        return Plan(subject.folder, experiment, space, facts, notes, checked.values)
     start = known(experiment, space, facts, earlier)
-    notes = (*_notes(request, experiment, space), *_at_once(request, start.experiment), *settings.notes, *start.notes)
-    return Plan(folder, start.experiment, space, {**facts, **start.facts}, notes, checked.values, request, start.taken)
+    notes = (*_notes(request, experiment, space), *_at_once(request, start.experiment), *subject.notes, *start.notes)
+    facts |= start.facts
+    return Plan(subject.folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
 
 
-def _folder(request: SearchRequest, problems: list[str]) -> Path:
-    """The run directory, which is not there yet."""
+# -- a search ----------------------------------------------------------------------------------------------------------
+
+
+def _search(request: SearchRequest, settings: Settings | None, problems: list[str]) -> Subject:
+    """The configurations that a search may try, what it selects by and what it may spend."""
     name = request.name if request.name is not None else f"{request.method}-{Path(request.space).stem}"
-    return named_folder(str(name), problems)
-
-
-def _keys(space: Space) -> Iterable[str]:
-    """What trials differ in: the searched parameters and the conditions."""
-    return (*(dimension.key for _, dimension in space.dimensions()), *space.vary)
+    folder, time = named_folder(str(name), problems), _options(request, problems)
+    settings = settings or settled(request, problems)
+    selection = selected_by(request, settings, problems)
+    budget = budgeted(request, settings, len(selection.metric), problems)
+    _combination(request, settings.space, budget, selection, problems)
+    profile = "paper" if request.paper else "small"
+    return Subject(
+        "search",
+        folder,
+        request.method,
+        profile,
+        settings.space,
+        settings.values,
+        selection,
+        budget,
+        time,
+        settings.notes,
+    )
 
 
 def _options(request: SearchRequest, problems: list[str]) -> float | None:
-    """Checks every option that can be checked by itself, and returns the wall-clock budget in seconds."""
-    problems.extend(option.problems(request))
+    """Checks what else can be checked of single options, and returns the wall-clock budget in seconds."""
     if request.slots == AUTO and request.address is not None:
         problems.append(
             "--slots auto measures this machine, and --address names another one. Give a number "
@@ -129,35 +213,54 @@ def _options(request: SearchRequest, problems: list[str]) -> float | None:
     return seconds_of(request.time, problems)
 
 
-def placement(
-    request: SearchRequest | RunRequest, problems: list[str], *, trials: int, order: str | None = None
-) -> resources.Packing:
-    """How many trials run at once, and the part of the machine that each has."""
-    return resources.pack(
-        resources.machine() if request.address is None else None,
-        problems,
-        trials=trials,
-        slots=request.slots if isinstance(request.slots, int) else None,
-        order=order,
-        cpus=request.cpus_per_trial,
-        gpus=request.gpus_per_trial,
+def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems: list[str]) -> Budget:
+    """The budget that the request gives; what it leaves out comes from the space's profile, or else is the default.
+
+    metrics: how many the search selects by."""
+    space, profile, where = settings.space, settings.options, f"the space {settings.space.name}"
+    sampler = request.sampler or str(profile.get("sampler", usual(metrics) if space.search else "grid"))
+    scheduler = request.scheduler or str(profile.get("scheduler", "none" if sampler == "grid" else "asha"))
+    if request.sampler is None:
+        checks.known("sampler", sampler, (*SAMPLERS, *own_samplers()), problems, where)
+    if request.scheduler is None:
+        checks.known("scheduler", scheduler, SCHEDULERS, problems, where)
+    seeds = int(request.seeds or profile.get("seeds", 1))
+    if request.seeds is None and seeds > MAX_SEEDS:
+        problems.append(sentence("seeds", f"a whole number in [1, {MAX_SEEDS}]", seeds, where))
+    rounds = int(settings.value("rounds"))
+    if "rounds" in space.search or "rounds" in space.vary:
+        problems.append(
+            "rounds cannot be searched or varied, as trials are compared after the same number of rounds. Fix it with "
+            "--rounds."
+        )
+    trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
+    if sampler == "grid" and trials > space.cells():
+        problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
+    races = request.race if request.race is not None else seeds > 1 and _can_race(request, space, sampler)
+    most = min(MOST if races and seeds == 1 else seeds, MAX_SEEDS)
+    return Budget(
+        sampler,
+        scheduler,
+        trials,
+        rounds,
+        default_grace(rounds, REDUCTION),
+        search_seeds(request.seed, most),
+        trials * rounds * seeds if races else 0,
     )
 
 
-def placed(request: SearchRequest | RunRequest, packing: resources.Packing) -> dict[str, Any]:
-    """Fields of an experiment, of a search's as of a final run's: where trials run, and what they keep."""
-    return {
-        "data_dir": absolute(request.data_dir),
-        "order": packing.order,
-        "lag": resources.lag(packing.slots),
-        "early": resources.early(packing.slots),
-        "concurrency": packing.concurrency,
-        "cpus_per_trial": packing.cpus,
-        "gpus_per_trial": packing.gpus,
-        "threads": packing.threads,
-        "address": request.address,
-        "keep_images": request.keep_images,
-    }
+def _can_race(request: SearchRequest, space: Space, sampler: str) -> bool:
+    """Whether a search of several seeds is a race where nothing is said: one metric, under one condition, of which a
+    grid wants every seed of every cell."""
+    return sampler != "grid" and len(request.metric or space.metric) == 1 and len(space.conditions()) < 2
+
+
+def whole_blocks(space: Space, profiles: object) -> int:
+    """How many trials a search has that was given no number: the profile's, or 30, rounded up so that the last
+    configuration is run under every condition too."""
+    asked = TRIALS if profiles is None else int(str(profiles))
+    conditions = len(space.conditions())
+    return -(-asked // conditions) * conditions
 
 
 def _combination(
@@ -193,20 +296,22 @@ def _combination(
         problems.append("The median rule compares one metric. Give one --metric, or use --scheduler asha.")
 
 
-def middle_values(dimensions: Iterable[Dimension]) -> dict[str, Value]:
-    """The searched parameters of one configuration in the middle of a space."""
-    found: dict[str, Value] = {}
-    for dimension in dimensions:
-        values = dimension.values()
-        value = values[len(values) // 2]
-        found[dimension.key] = value
-        found |= middle_values(dimension.children.get(str(value), ()))
-    return found
+def conditions_allow(space: Space, sampler: str, problems: list[str], *, races: bool, starts: bool) -> None:
+    """Adds a problem for choices that cannot be combined with conditions.
 
-
-def device_of(gpus: float, address: str | None) -> str | None:
-    """The device that a trial will run on; None on a cluster, whose devices are not known yet."""
-    return None if address is not None else "cuda" if gpus else "cpu"
+    races: whether it is a race; starts: whether it begins with what earlier runs found."""
+    if not space.search and space.vary and sampler != "grid":
+        problems.append(
+            f"The space varies only conditions of the experiment ({', '.join(space.vary)}), so there is nothing for "
+            f"the sampler {sampler} to propose. Leave --sampler out."
+        )
+    if len(space.conditions()) < 2:
+        return
+    one = f"Choose one condition with --set, such as --set {named(space.conditions()[0]).replace(', ', ' --set ')}"
+    if races:
+        problems.append(f"A race compares configurations under one condition. {one}, or leave --race out.")
+    if starts and sampler != "grid":
+        problems.append(f"--warm-start begins a search under one condition. {one}, or leave --warm-start out.")
 
 
 def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tuple[str, ...]:
@@ -233,6 +338,22 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
     return (*notes, *crossing_notes(e.trials, e.sampler, space))
 
 
+def crossing_notes(trials: int, sampler: str, space: Space) -> list[str]:
+    """How the trials are spread over the conditions."""
+    conditions = space.conditions()
+    if len(conditions) < 2:
+        return []
+    values = "; ".join(
+        f"{key} {', '.join(show(value) for value in dimension.values())}" for key, dimension in space.vary.items()
+    )
+    whole, rest = divmod(trials, len(conditions))
+    several = f"{whole} configuration{'s' * (whole != 1)}" if space.search else "the fixed configuration"
+    part = f", and one more under the first {rest} of them" if rest else ""
+    said = f"{trials} trials: {several} under each of {len(conditions)} conditions ({values}){part}."
+    asks = sampler != "grid" and space.search
+    return [f"{said} The sampler looks for the configuration, never for a condition." if asks else said]
+
+
 def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
     """Notes on how many trials run at the same time, and on what that means for the record; `--slots auto` makes its
     own."""
@@ -248,3 +369,105 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
         notes.append(f"{request.slots} slots: what is proposed is that. Here {e.concurrency} of them run at once.")
     crowded = resources.crowding(e.concurrency, e.threads, resources.machine().cores)
     return [*notes, *([crowded] if crowded else [])]
+
+
+# -- a final run -------------------------------------------------------------------------------------------------------
+
+
+def _final_run(request: RunRequest, settings: Settings | None, after: int, problems: list[str]) -> Subject:
+    """The configuration that a final run trains, and its fresh seeds: those that come after the first `after`."""
+    from trainables import registry
+
+    source: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    try:
+        if registry.is_method(method := registry.named(request.method)):
+            settings = settings or settled(dataclasses.replace(request, best=method), problems)
+            values, notes = {**settings.defaults, **settings.values}, settings.chosen
+            metrics: Iterable[str] = presets.load(method, request.space, registry.declared(method)).metric
+        else:
+            is_folder = given(request.method).is_dir()
+            read = configuration.winner_of if is_folder else configuration.load
+            method, values, source = read(request.method)
+            if request.paper or request.space != "default":
+                problems.append(
+                    "--paper and --space belong to a method's own run; an exported configuration is complete. Leave "
+                    "them out."
+                )
+            values |= overrides(request, method, problems)
+            metrics = source["metric"] if isinstance(source.get("metric"), Mapping) else ()
+    except UserError as error:
+        raise UserError(*problems, *error.problems) from None
+    found = (source.get("provenance") or {}).get("run", method)
+    folder = named_folder(str(request.name if request.name is not None else _free(f"{found}-final")), problems)
+    # The metric by which it was selected decides which round's model is kept; the same on test data, where there are no
+    # validation data.
+    metric = next((name for name in metrics if name in METRICS), "val_global_accuracy")
+    metric = metric.removeprefix("val_") if not values["validation_fraction"] else metric
+    seeds = final_seeds(request.seed, after + request.seeds)[after:] if not problems else (0,)
+    return Subject(
+        "run",
+        folder,
+        method,
+        "export" if source else "paper" if request.paper else "small",
+        Space(str(source.get("space", request.space)), method, {}, title=f"Final run of {found}"),
+        values,
+        Selection("validation" if metric.startswith("val_") else "test", (metric,), ()),
+        Budget("random", "none", len(seeds), int(values["rounds"]), 1, seeds, 0),
+        notes=notes,
+        source=source,
+    )
+
+
+def _free(name: str) -> str:
+    """The first of `name`, `name-2`, `name-3`, … that is not taken; for a name that the user did not choose."""
+    names = (name if n == 1 else f"{name}-{n}" for n in range(1, 10_000))
+    return next(found for found in names if not (Path(RUNS) / found).exists())
+
+
+def _notes_of_final_run(e: Experiment, facts: Mapping[str, Any]) -> list[str]:
+    at_once = f"{e.trials} fresh seeds ({e.seeds[0]} …), {e.rounds} rounds each, {e.concurrency} at the same time."
+    crowded = None if e.address is not None else resources.crowding(e.concurrency, e.threads, resources.cores())
+    searched = (e.source.get("provenance") or {}).get("dataset")
+    content = searched.get("hash") if isinstance(searched, Mapping) else None
+    differs = None
+    if content is not None and content != facts["dataset"]["hash"]:
+        differs = (
+            f"The data set {facts['dataset']['name']} is not the one the search used (its content differs), so the "
+            f"results cannot be compared."
+        )
+    return [note for note in (at_once, crowded, differs) if note]
+
+
+# -- where it runs -----------------------------------------------------------------------------------------------------
+
+
+def placement(
+    request: SearchRequest | RunRequest, problems: list[str], *, trials: int, order: str | None = None
+) -> resources.Packing:
+    """How many trials run at once, and the part of the machine that each has."""
+    return resources.pack(
+        resources.machine() if request.address is None else None,
+        problems,
+        trials=trials,
+        slots=request.slots if isinstance(request.slots, int) else None,
+        order=order,
+        cpus=request.cpus_per_trial,
+        gpus=request.gpus_per_trial,
+    )
+
+
+def middle_values(dimensions: Iterable[Dimension]) -> dict[str, Value]:
+    """The searched parameters of one configuration in the middle of a space."""
+    found: dict[str, Value] = {}
+    for dimension in dimensions:
+        values = dimension.values()
+        value = values[len(values) // 2]
+        found[dimension.key] = value
+        found |= middle_values(dimension.children.get(str(value), ()))
+    return found
+
+
+def device_of(gpus: float, address: str | None) -> str | None:
+    """The device that a trial will run on; None on a cluster, whose devices are not known yet."""
+    return None if address is not None else "cuda" if gpus else "cpu"

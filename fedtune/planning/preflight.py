@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from analysis.runs.conditions import named
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import LOCAL_MODELS, METRICS, READOUTS, TRAFFIC
 from search_spaces.parameter import Value
+from search_spaces.space import Space
 
 if TYPE_CHECKING:
     from trainables.method import Method
@@ -162,3 +164,40 @@ def _unmeasured(
         elif plain == "gd_loss" or plain.partition("_")[0] in READOUTS:
             doubtful.append(name)
     return found, doubtful
+
+
+def under_conditions(
+    method: str,
+    space: Space,
+    checked: Checked,
+    seeds: Sequence[int],
+    data_dir: str | None,
+    problems: list[str],
+) -> dict[str, Any]:
+    """Builds the data of every condition once, so that a data set that cannot be had, or an impossible federation, is
+    found before anything is created. Returns what is recorded where data sets are varied: `datasets`, hashes by name.
+
+    Does nothing where there are `problems` already; what is found is added to them."""
+    conditions = space.conditions()
+    if problems or len(conditions) < 2:
+        return {}
+    found: dict[str, str] = {}
+    for condition in conditions:
+        try:
+            found |= _hash_by_name(method, {**checked.values, **condition}, seeds[0], data_dir)
+        except UserError as error:
+            problems += [f"Under the condition {named(condition)}: {problem}" for problem in error.problems]
+    return {"datasets": found} if "dataset" in space.vary else {}
+
+
+def _hash_by_name(method: str, values: Mapping[str, Value], seed: int, data_dir: str | None) -> dict[str, str]:
+    """The hash of the data set by its name, once the federation of these values was built."""
+    import torch
+
+    from trainables import data, registry
+    from trainables.simulation import federated_data
+
+    settings = registry.configured(method, {**values, "precision": "fp32", "executor": "loop"}).federation
+    federated_data.build(settings, seed, torch.device("cpu"), data_dir)
+    name = str(values["dataset"])
+    return {name: data.load(name, data_dir).hash}

@@ -21,10 +21,9 @@ from analysis.report.page import Page
 from analysis.report.winner_card import next_step, winner_card
 from analysis.runs import Run, load_run
 from analysis.runs.final_runs import final_runs
-from fedtune.api.run import plan_run
 from fedtune.cli import app
 from fedtune.options import RunRequest
-from fedtune.planning.plan import Plan
+from fedtune.planning.plan import Plan, plan
 from search_spaces import run_folder
 from search_spaces.parameter import parameters
 from tests.analysis import synthetic
@@ -232,7 +231,7 @@ def test_the_baseline_is_trained_on_the_problem_of_the_final_run(
 @pytest.mark.parametrize("method", BASELINES)
 def test_what_a_baseline_takes_is_what_is_declared(method: str, tmp_path: Path) -> None:
     shared = parameters(FederationConfig, LocalTraining)
-    taken = plan_run(RunRequest(method, name=tmp_path / "made"), 2).experiment.values
+    taken = plan(RunRequest(method, name=tmp_path / "made", seeds=2)).experiment.values
     assert list(BASELINES[method].items()) == [(key, taken[key]) for key in shared]
 
 

@@ -12,8 +12,7 @@ import yaml
 from analysis.published import papers
 from analysis.reproduce import declaration
 from analysis.reproduce.declaration import Claim, Reproduction, declared, known
-from fedtune.api.run import plan_run
-from fedtune.options import ReproduceRequest, SearchRequest
+from fedtune.options import ReproduceRequest
 from fedtune.planning.plan import plan
 from fedtune.planning.reproduction import plan_reproduction
 from search_spaces import presets
@@ -135,7 +134,7 @@ def test_it_can_be_planned(name: str, tmp_path: Path) -> None:
     planned = plan_reproduction(ReproduceRequest(name, small=True, runs_dir=str(tmp_path)))
     for part in {part.row.name: part for part in planned.parts}.values():
         asked = part.request
-        made = plan(asked) if isinstance(asked, SearchRequest) else plan_run(asked, asked.seeds)
+        made = plan(asked)
         assert made.experiment.rounds == planned.reproduction.small_rounds
     for dataset in planned.reproduction.datasets:
         theirs = plan_reproduction(ReproduceRequest(name, dataset=dataset, runs_dir=str(tmp_path)))

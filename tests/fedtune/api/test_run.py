@@ -10,8 +10,8 @@ import pytest
 
 from analysis.runs import load_run
 from fedtune.api.export import export
-from fedtune.api.run import plan_run
 from fedtune.options import RunRequest
+from fedtune.planning.plan import plan
 from search_spaces.errors import UserError
 from tests.analysis import synthetic
 
@@ -27,8 +27,8 @@ def test_of_a_run_directory_the_winner_is_trained(
     """Exactly as if it had been exported first."""
     monkeypatch.chdir(tmp_path)
     export(search, tmp_path / "best.yaml")
-    ours = plan_run(RunRequest(str(search)), 2)
-    theirs = plan_run(RunRequest(str(tmp_path / "best.yaml")), 2)
+    ours = plan(RunRequest(str(search), seeds=2))
+    theirs = plan(RunRequest(str(tmp_path / "best.yaml"), seeds=2))
     assert dataclasses.asdict(ours.experiment) == dataclasses.asdict(theirs.experiment)
     assert ours.folder == theirs.folder == tmp_path / "runs" / "found-final"
     run = load_run(search)
@@ -37,23 +37,23 @@ def test_of_a_run_directory_the_winner_is_trained(
 
 
 def test_single_values_can_be_changed(search: Path, tmp_path: Path) -> None:
-    planned = plan_run(RunRequest(str(search), name=tmp_path / "made", rounds=2, set=("alpha=0.5",)), 2)
+    planned = plan(RunRequest(str(search), name=tmp_path / "made", rounds=2, set=("alpha=0.5",), seeds=2))
     assert (planned.experiment.rounds, planned.experiment.values["alpha"]) == (2, 0.5)
 
 
 def test_a_final_run_has_no_winner(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path / "final", keys=(), seeds=(1000, 1001), kind="run", failures=False)
     with pytest.raises(UserError, match="is a final run, which has no winner"):
-        plan_run(RunRequest(str(folder), name=tmp_path / "made"), 2)
+        plan(RunRequest(str(folder), name=tmp_path / "made", seeds=2))
 
 
 def test_a_search_without_a_result_and_a_folder_that_is_no_run(tmp_path: Path, search: Path) -> None:
     begun = synthetic.write(tmp_path / "begun", sampler="grid", rounds=3, cells=1)
     with pytest.raises(UserError, match="no trial that ran to its end"):
-        plan_run(RunRequest(str(begun), name=tmp_path / "made"), 2)
+        plan(RunRequest(str(begun), name=tmp_path / "made", seeds=2))
     with pytest.raises(UserError, match="is not a run directory"):
-        plan_run(RunRequest(str(tmp_path), name=tmp_path / "made"), 2)
+        plan(RunRequest(str(tmp_path), name=tmp_path / "made", seeds=2))
     damaged = Path(shutil.copytree(search, tmp_path / "damaged"))
     (damaged / "study.journal").write_bytes(b"x\n")
     with pytest.raises(UserError):
-        plan_run(RunRequest(str(damaged), name=tmp_path / "made"), 2)
+        plan(RunRequest(str(damaged), name=tmp_path / "made", seeds=2))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fedtune.api.run import plan_run
 from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.plan import plan
 from fedtune.record.experiment import Experiment
@@ -21,7 +20,7 @@ def asked(toy: Path, tmp_path: Path) -> dict[str, Any]:
 
 def test_a_search_and_a_final_run_record_it(toy: Path, tmp_path: Path) -> None:
     given = asked(toy, tmp_path)
-    for made in (plan(SearchRequest("dfrd", **given)), plan_run(RunRequest("dfrd", **given), 2)):
+    for made in (plan(SearchRequest("dfrd", **given)), plan(RunRequest("dfrd", seeds=2, **given))):
         assert made.experiment.keep_images
         stored = made.experiment.to_yaml()
         assert stored["keep_images"] is True and Experiment.from_yaml(stored, "here").keep_images
@@ -38,7 +37,7 @@ def test_where_data_sets_are_is_recorded(toy: Path, tmp_path: Path, monkeypatch:
 
 def test_a_method_without_a_generator_is_refused(toy: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
-        plan_run(RunRequest("fedavg", **asked(toy, tmp_path)), 1)
+        plan(RunRequest("fedavg", seeds=1, **asked(toy, tmp_path)))
     assert refused.value.problems == (
         "keep_images must be left out for a method without a generator, got 'fedavg'. Leave keep_images out, or "
         "train one of dense, dfrd, dhf, fedcg, fedftg, fedgen, fedkf, fedmdcg.",

@@ -14,12 +14,11 @@ import pytest
 import yaml
 
 import fedtune
-from fedtune.api.export import load
-from fedtune.api.run import plan_run
 from fedtune.machine import resources
 from fedtune.machine.resources import Machine, pack
 from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.checks import named_folder, seconds_of
+from fedtune.planning.configuration import load
 from fedtune.planning.plan import plan
 from fedtune.planning.selection import selected_by
 from fedtune.planning.settings import settled
@@ -597,10 +596,9 @@ def test_the_model_that_was_taken_is_in_the_record_and_told(tmp_path: Path) -> N
     given: dict[str, Any] = {"dataset": str(write_toy(tmp_path, size=28)), "set": ("clients=4", "partition=iid")}
     for made in (
         plan(SearchRequest("fedavg", name=str(tmp_path / "a"), **given)),
-        plan_run(RunRequest("fedavg", name=str(tmp_path / "b"), **given), 1),
+        plan(RunRequest("fedavg", name=str(tmp_path / "b"), seeds=1, **given)),
     ):
         assert made.experiment.values["model"] == "lenet5" and made.space.fix["model"] == "lenet5"
         assert sum(note.startswith("Model lenet5: ") for note in made.notes) == 1
-    assert plan_run(RunRequest("fedavg", paper=True, name=str(tmp_path / "c"), **given), 1).experiment.values[
-        "model"
-    ] == ("cnn")
+    paper = plan(RunRequest("fedavg", paper=True, name=str(tmp_path / "c"), seeds=1, **given))
+    assert paper.experiment.values["model"] == "cnn"
