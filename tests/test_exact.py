@@ -17,9 +17,7 @@ from tests.contracts.test_executors import assert_clients_as_exact, start_alike,
 from tests.contracts.test_methods import CPU, METHODS, same, values_for
 from tests.exact import MARGIN, assert_as_exact, distance
 from tests.float64 import in_float64, to_float64
-from trainables import federation
-from trainables.federation import ClientData, gather, normalise
-from trainables.generators import Generator
+from trainables.federation import ClientData, gather
 from trainables.local import LocalTraining
 from trainables.simulation import executors
 from trainables.simulation.rounds import Simulation
@@ -54,35 +52,6 @@ def test_the_job_in_float64_has_the_same_start_and_stays_in_float64(name: str, t
         key: value for key, value in plain.run_round().items() if isinstance(value, int) and not key.startswith("bytes")
     }
     assert drawn == {key: row[key] for key in drawn}
-
-
-def test_noise_initial_weights_and_inputs_are_those_of_float32() -> None:
-    def drawn() -> list[Tensor]:
-        generator = torch.Generator().manual_seed(0)
-        held = torch.zeros(1000)
-        distribution = torch.tensor([0.3, 0.3, 0.4])
-        return [
-            torch.randn(1000, generator=generator),
-            held.normal_(0.5, 2.0, generator=generator).clone(),
-            held.uniform_(-1, 1, generator=generator),
-            torch.rand(7, generator=generator),
-            nn.init.kaiming_uniform_(torch.zeros(5, 5), generator=generator),
-            *Generator((1, 8, 8), 4, 8).state_dict().values(),
-            torch.multinomial(distribution, 50, replacement=True, generator=generator).double(),
-        ]
-
-    with in_float64():
-        found = drawn()
-    assert all(torch.equal(ours, theirs.double()) for ours, theirs in zip(found, drawn(), strict=True))
-    images, mean, std = (
-        torch.randint(0, 256, (3, 2, 4, 4), dtype=torch.uint8),
-        torch.tensor([0.3, 0.4]),
-        torch.tensor([0.1, 0.7]),
-    )
-    expected = normalise(images, mean, std)
-    with in_float64():
-        assert torch.equal(federation.normalise(images, mean.double(), std.double()), expected.double())
-    assert torch.zeros(1).dtype == torch.float32 and federation.normalise is normalise
 
 
 def test_the_margin_is_the_distance_from_the_nearest_turn() -> None:
@@ -131,23 +100,6 @@ def test_what_is_wrong_by_a_little_is_found(wrong: Any, product: tuple[Tensor, T
     fast, plain, exact = product
     with pytest.raises(AssertionError):
         assert_as_exact(wrong(fast), plain, exact)
-
-
-def test_a_tensor_of_one_entry_has_the_room_of_a_number() -> None:
-    exact, eps = torch.tensor([0.05], dtype=torch.float64), torch.finfo(torch.float32).eps
-    assert_as_exact(exact + 3 * eps, exact, exact)
-    with pytest.raises(AssertionError, match="0 is the plain way's distance"):
-        assert_as_exact(exact + 5 * eps, exact, exact)
-    with pytest.raises(AssertionError):  # two entries have a norm, and it is small
-        assert_as_exact(torch.cat([exact, exact]) + 3 * eps, torch.cat([exact, exact]), torch.cat([exact, exact]))
-
-
-def test_an_exact_plain_way_leaves_the_fast_one_a_few_units_in_the_last_place() -> None:
-    exact = torch.rand(1000, generator=torch.Generator().manual_seed(0)).double()
-    near = exact.float()
-    assert_as_exact(near * (1 + 2**-23), near, near.double())
-    with pytest.raises(AssertionError, match="0 is the plain way's distance"):
-        assert_as_exact(near * (1 + 8 * 2**-23), near, near.double())
 
 
 def test_numbers_names_and_what_is_compared_with() -> None:

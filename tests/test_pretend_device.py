@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
 
 from tests.pretend_device import AVAILABLE, DEVICE, TO_CPU, TO_DEVICE, MixedDevices, Seen, pretending
 
@@ -98,82 +96,8 @@ def test_what_is_waited_for_is_counted(
     assert (seen.waits.total(), seen.moved.total()) == ((0, times) if what == TO_DEVICE else (times, 0))
 
 
-def test_work_that_needs_no_answer_is_not_waited_for(x: Tensor, seen: Seen) -> None:
-    places = (x[0] > 0).long()
-    made = x.t() @ x + x[:, places].sum() + torch.zeros(3, 3, device=DEVICE).index_add_(0, places, x.t() @ x)
-    assert not seen.noted and str(made.argmax(dim=1).clone().device) == DEVICE
-
-
-def test_the_place_is_the_function_at_work(x: Tensor, seen: Seen) -> None:
-    from trainables.params import equal
-
-    assert equal({"a": x, "b": x}, {"a": x, "b": x + 0})
-    assert dict(seen.waits) == {"params.equal": 1}
-
-
 def test_work_out_of_sight_is_refused() -> None:
     with pretending():
         x = torch.zeros(2, device=DEVICE)
     with pytest.raises(MixedDevices, match="outside of `pretending`"):
         _ = x + 1
-
-
-def test_memory_is_shared_as_on_any_device(x: Tensor) -> None:
-    """Views, changes in place through them and their gradients, copies that are copies."""
-    x[1, 1:].mul_(10)
-    kept = copy.deepcopy(x)
-    x.t()[0].zero_()
-    assert x.tolist() == [[0, 1, 2], [0, 40, 50]] and kept.tolist() == [[0, 1, 2], [3, 40, 50]]
-    leaf = torch.ones(2, 3, device=DEVICE, requires_grad=True)
-    doubled = leaf * 2
-    doubled[1, 1:].mul_(3.0)
-    doubled.square().sum().backward()  # d/dw (2w)² = 8w, and 36 times that where it was tripled, squared
-    assert leaf.grad is not None and leaf.grad.tolist() == [[8, 8, 8], [8, 72, 72]]
-    with torch.inference_mode():
-        assert (x.view(3, 2)[1:] + 1).tolist() == [[3, 1], [41, 51]]
-
-
-def network() -> nn.Module:
-    """Small, of every kind of layer."""
-    made = nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.ConvTranspose2d(4, 2, 3), nn.Flatten()
-    ).append(nn.Linear(50, 3))
-    with torch.no_grad():
-        for p in made.parameters():
-            p.copy_(torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())) / 4)
-    return made.to(memory_format=torch.channels_last)
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
-def test_training_is_a_cpus_to_the_bit(optimiser: Any, seen: Seen) -> None:
-    images = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    labels = torch.tensor([0, 1, 2, 0, 1])
-    trained = []
-    for device in ("cpu", DEVICE):
-        module, x, y = network().to(device), images.to(device), labels.to(device)
-        step = optimiser(module.parameters(), lr=0.1, fused=True)
-        for _ in range(3):
-            step.zero_grad()
-            F.cross_entropy(module(x), y, label_smoothing=0.1).backward()
-            step.step()
-        trained.append({name: tensor.cpu() for name, tensor in module.state_dict().items()})
-    assert all(torch.equal(tensor, trained[1][name]) for name, tensor in trained[0].items())
-    assert {what for _, what in seen.noted} == {TO_CPU, TO_DEVICE}
-
-
-@pytest.mark.numeric
-def test_stacked_gradients_are_a_cpus_to_the_bit(seen: Seen) -> None:
-    images = torch.randn(2, 5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    labels = torch.tensor([[0, 1, 2, 0, 1]] * 2)
-    found = []
-    for device in ("cpu", DEVICE):
-        module = network().to(device).eval()
-        weights = {name: torch.stack([p.detach(), 2 * p.detach()]) for name, p in module.named_parameters()}
-
-        def loss(w: dict[str, Tensor], x: Tensor, y: Tensor, module: nn.Module = module) -> Tensor:
-            return F.cross_entropy(functional_call(module, w, (x,)), y)
-
-        gradients, losses = vmap(grad_and_value(loss))(weights, images.to(device), labels.to(device))
-        found.append({name: g.cpu() for name, g in gradients.items()} | {"loss": losses.cpu()})
-    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())

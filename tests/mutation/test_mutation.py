@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.operators import Mutant, mutants
-from tests.mutation.report import Listed, Survivors, Tried, score
-from tests.mutation.selection import DEVICE, ROOT, files, groups, nearest_tests
-from tests.mutation.trials import IMPORTS, SLOWER, Trial, broken, import_changed, in_forks
+from tests.mutation.report import Tried
+from tests.mutation.selection import ROOT, files, nearest_tests
+from tests.mutation.trials import IMPORTS, SLOWER, Trial, broken, in_forks
 
 
 def changes(body: str) -> set[str]:
@@ -68,34 +67,6 @@ def test_each_change(line: str, changed: set[str]) -> None:
     assert changes(line) == changed
 
 
-def test_a_condition_is_negated_once() -> None:
-    source = "def f(a):\n    if a > 0:\n        return a\n    if a == 2:\n        return 'x'\n"
-    found = [m.change for m in mutants("x.py", source)]
-    assert found.count("a > 0 → (not (a > 0))") == 1
-    assert [change for change in found if change.startswith("a == 2")] == ["a == 2 → (a != 2)"]
-
-
-def test_declarations_docstrings_and_annotations_are_left_alone() -> None:
-    head = '"""1 + 1."""\n\n\nclass C:\n    """2."""\n\n'
-    declared = '    x: "int | 3" = integer(1, low=0)\n\n    def f(self) -> int:\n        """3."""\n'
-    assert mutants("x.py", head + declared) == []
-
-
-def test_names_do_not_hang_on_the_place() -> None:
-    source = "def f(a):\n    return a + a.mean() + a.mean()\n"
-    moved = "import os\n\n\n" + source
-    before, after = mutants("x.py", source), mutants("x.py", moved)
-    assert [m.id for m in before] == [m.id for m in after]
-    assert [m.line + 3 for m in before] == [m.line for m in after]
-    assert len({m.id for m in before}) == len(before)
-
-
-def test_bytes_and_letters_are_not_confused() -> None:
-    """The papers' symbols take more than one byte."""
-    source = "def f(α, β):\n    return 'τ', α + β\n"
-    assert [m.apply(source).splitlines()[1] for m in mutants("x.py", source)] == ["    return 'τ', (α - β)"]
-
-
 def test_every_file_has_tests_that_exist() -> None:
     for file in files():
         found = nearest_tests(file)
@@ -115,13 +86,6 @@ def test_the_nearest_tests_are_asked_first() -> None:
     assert nearest_tests("trainables/methods/fedprox.py")[0] == (
         "tests/trainables/methods/replays/test_replay_averages.py::test_fedprox"
     )
-
-
-def test_a_device_left_out_is_asked_of_the_tests_on_another_device_first() -> None:
-    source = "def f(fed):\n    return torch.zeros(2, dtype=torch.bool, device=fed.device)\n"
-    first = {m.new: groups(m)[0][0][0] for m in mutants("trainables/methods/moon.py", source)}
-    assert first["torch.zeros(2, dtype=torch.bool)"] == DEVICE
-    assert first["torch.zeros(2, device=fed.device)"] != DEVICE
 
 
 def test_forks_answer_and_are_limited() -> None:
@@ -150,33 +114,6 @@ def test_what_fails_or_cannot_be_collected_without_a_mutant_is_told(tmp_path: Pa
     )
     assert broken([fine, str(tmp_path / "test_it.py"), fine]) == []
     assert sorted(broken([fine, wrong, other])) == [wrong, other]
-
-
-def test_a_fork_imports_the_changed_text() -> None:
-    file = "tests/mutation/survivors.py"
-    source = "def two():\n    return 1 + 1\n"
-
-    def do(trial: Trial) -> dict[str, str]:
-        assert trial.mutant is not None
-        import_changed(trial.mutant, trial.source)
-        return {"status": str(__import__("tests.mutation.survivors", fromlist=["two"]).two())}
-
-    trials = [Trial(m, source, [([], 0.0)]) for m in mutants(file, source) if m.kind == "arithmetic"]
-    assert [answer for _, answer in in_forks(trials, do, workers=1)] == [{"status": "0"}]
-    assert "tests.mutation.survivors" not in sys.modules
-
-
-def test_the_score_leaves_out_equivalent_survivors_only() -> None:
-    source = "def f(a, b):\n    return a + b < 3\n"
-    several = mutants("made.py", source)[:3]
-    status = ["killed", "survived", "timeout"]
-    tried = [Tried(m, source, {"status": s}) for m, s in zip(several, status, strict=True)]
-    m = several[1]
-    assert score(tried, Survivors()) == pytest.approx(100 * 2 / 3)
-    listed = Listed(m.file, m.function, m.text, m.change, "why")
-    assert score(tried, Survivors([listed])) == pytest.approx(100 * 2 / 3)
-    equal = Listed(m.file, m.function, m.text, m.change, "why", equivalent=True)
-    assert score(tried, Survivors([equal])) == 100
 
 
 def test_a_written_mutant_must_be_noticed_by_a_number() -> None:

@@ -48,24 +48,10 @@ def file(digest: str | None) -> dict[str, Any]:
     }
 
 
-def test_a_report_becomes_lines_with_hashes() -> None:
-    project = item("fedtune", "0.1.0", {"url": "file:///x", "dir_info": {"editable": True}})
-    report = {"install": [item("Zope.Some_Thing", "1.0", file(DIGEST)), project, item("a", "2", file("0" * 64))]}
-    assert lock.lines(report) == [
-        f"a==2 --hash=sha256:{'0' * 64}",
-        f"zope-some-thing==1.0 --hash=sha256:{DIGEST}",
-    ]
-
-
 @pytest.mark.parametrize("digest", [None, "", "abc", "G" * 64])
 def test_a_file_without_a_hash_cannot_be_locked(digest: str | None) -> None:
     with pytest.raises(ValueError, match="no SHA-256 for a "):
         lock.lines({"install": [item("a", "1", file(digest))]})
-
-
-def test_an_empty_report_is_no_lock() -> None:
-    with pytest.raises(ValueError, match="names no file"):
-        lock.lines({"install": []})
 
 
 def wheel(folder: Path) -> Path:

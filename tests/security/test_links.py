@@ -106,14 +106,6 @@ def test_no_link_is_followed(prepared: Path, elsewhere: Path, name: str, command
     assert tree(elsewhere) == before and tree(prepared) == inside
 
 
-def test_a_link_is_one_sentence_with_exit_code_2(
-    prepared: Path, elsewhere: Path, command_line: Callable[..., tuple[int, str, str]]
-) -> None:
-    linked(prepared, "trials/0001", elsewhere)
-    code, out, err = command_line("resume", str(prepared))
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-
-
 def test_a_run_directory_may_be_reached_by_a_link_and_hold_a_users_own(prepared: Path, tmp_path: Path) -> None:
     (prepared / "notes").symlink_to(tmp_path)
     (tmp_path / "short").symlink_to(prepared)
@@ -190,23 +182,6 @@ def test_only_what_fedtune_was_writing_is_cleared_away(tmp_path: Path) -> None:
         (tmp_path / "t" / name).write_text("x")
     run(Trial({"job": job(tmp_path / "t")}))
     assert {path.name for path in (tmp_path / "t").glob(".*")} == alike
-
-
-def test_a_linked_target_is_replaced_and_not_followed(tmp_path: Path, elsewhere: Path) -> None:
-    (tmp_path / "link").symlink_to(elsewhere / "file")
-    files.replace(tmp_path / "link", "mine")
-    assert (tmp_path / "link").read_text() == "mine" and not (tmp_path / "link").is_symlink()
-    assert SECRET in (elsewhere / "file").read_text()
-
-
-def test_names_of_temporary_files_cannot_be_guessed(tmp_path: Path) -> None:
-    names = []
-    for _ in range(20):
-        with files.replacing(tmp_path / "file") as temporary:
-            names.append(temporary.name)
-    # 64 random bits each: that two are alike would happen once in 10^17 runs of this test.
-    assert len(set(names)) == 20 and all(len(name.split(".")[2]) == 16 for name in names)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_temporary_file_is_none_that_was_there(

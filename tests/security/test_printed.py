@@ -104,12 +104,6 @@ def test_no_command_prints_them(
         assert HOSTILE in {error["error"] for error in json.loads(said)["errors"]}
 
 
-def test_no_refusal_prints_them(command_line: CommandLine) -> None:
-    code, out, err = command_line("status", HOSTILE)
-    said = out + err
-    assert code == 2 and "\\u009b31m" in said.replace("\\\\", "\\").replace("\\x9b", "\\u009b") and not obeyed(said)
-
-
 def test_no_warning_prints_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A library's own warning may repeat what a file holds."""
 
@@ -200,20 +194,6 @@ def test_every_printed_command_quotes_what_it_names() -> None:
 def imports(tree: ast.AST, module: str) -> bool:
     found = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     return any(module in (getattr(node, "module", ""), *(name.name for name in node.names)) for node in found)
-
-
-@pytest.mark.parametrize(
-    ("code", "found"),
-    [
-        ("f'Go on with `fedtune resume {folder}`.'", ["folder"]),
-        ("f'Go on with: fedtune resume {folder} --time {time}'", ["folder", "time"]),
-        ("f'Go on with `fedtune resume {quote(str(folder))}`, or look at {folder}.'", []),
-        ("f'{folder}: 3 trials. fedtune has {count}'", []),
-        ("f'`fedtune status` of {folder}'", []),
-    ],
-)
-def test_commands_that_quote_nothing_are_found(code: str, found: list[str]) -> None:
-    assert [text for _, text in unquoted(ast.parse(code))] == found
 
 
 @pytest.mark.parametrize("name", ["a b", "it's", "$(touch hacked)", "a;b", "-x"])

@@ -1,37 +1,15 @@
-"""T1: the cache of clients' latest models and its average, on every averaging method."""
+"""The cache of clients' latest models and its average, on every averaging method."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.contracts.test_methods import same, simulate
-from trainables.building_blocks import model_cache
-from trainables.params import pack
 from trainables.simulation.rounds import choose_cohort
-from trainables.wire import Upload
 
 AVERAGING = ("fedavg", "fedprox", "fedgkd", "qffl")
-
-
-@pytest.mark.parametrize("init", ["skip", "w0"])
-def test_overall_is_line_10_of_algorithm_1(init: str, toy: Path) -> None:
-    s, _ = simulate("fedavg", toy, 0, cache_init=init)
-    fed, initial = s.fed, s.fed.initial_params()
-    first, second, third = (fed.initial_params("client", i) for i in range(3))
-    after = model_cache.remember(
-        s.config, fed, None, [Upload(0, pack("model", first)), Upload(2, pack("model", second))]
-    )
-    after = model_cache.remember(s.config, fed, after, [Upload(2, pack("model", third))])
-    held = {0: first, 2: third} | ({1: initial, 3: initial} if init == "w0" else {})
-    for name, tensor in after.overall.items():
-        expected = sum(fed.sizes[k] * m[name].double().numpy() for k, m in held.items()) / sum(
-            fed.sizes[k] for k in held
-        )
-        np.testing.assert_allclose(tensor.numpy(), expected, rtol=1e-6)
-    assert set(after.latest) == {0, 2} and same(after.latest[2], third)
 
 
 @pytest.mark.parametrize("method", AVERAGING)

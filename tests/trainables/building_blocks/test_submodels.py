@@ -1,4 +1,4 @@
-"""Sub-model extraction and Eq. (1), against counting by hand; what a client says of its classes."""
+"""Sub-models: which channels a client has, how precisely they are merged, and that clients do not share weights."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from tests.contracts.test_methods import CPU, values_for
+from tests.contracts.test_methods import values_for
 from trainables import models
 from trainables.building_blocks import submodels
-from trainables.building_blocks.partial_training import masked_cross_entropy, owned_classes
 from trainables.federation import Federation, budgets
 from trainables.methods import feddropout, fedrolex, heterofl
 from trainables.params import put, take
@@ -103,27 +101,6 @@ def test_extracted_tensors_fit_the_narrow_model_and_merging_them_back_changes_no
         np.testing.assert_allclose(merged[name].numpy(), full[name].numpy(), rtol=1e-6, atol=1e-9)
 
 
-def test_merge_is_eq_1_entry_by_entry() -> None:
-    """Entries two clients hold are their weighted mean, entries one holds are its own, entries nobody holds stay."""
-    fed = federation(widths=(0.5, 0.25, 0.25))
-    full = fed.initial_params()
-    chosen = [fedrolex.channels(fed, 40, client) for client in (0, 1)]
-    trained = [
-        {k: torch.full_like(v, value) for k, v in submodels.extract(fed, full, c).items()}
-        for c, value in zip(chosen, (2.0, 5.0), strict=True)
-    ]
-    merged = submodels.merge(fed, full, [(chosen[0], trained[0], 1.0), (chosen[1], trained[1], 3.0)])[
-        "convs.1.weight"
-    ].numpy()
-    held = [[set(c["conv2"].tolist()), set(c["conv1"].tolist())] for c in chosen]
-    original = full["convs.1.weight"].numpy()
-    for o in range(0, 128, 7):
-        for i in range(0, 64, 5):
-            holds = [o in h[0] and i in h[1] for h in held]
-            expected = {(True, True): (2 * 1 + 5 * 3) / 4, (True, False): 2.0, (False, True): 5.0}.get(tuple(holds))  # type: ignore[call-overload]
-            np.testing.assert_allclose(merged[o, i], original[o, i] if expected is None else expected, rtol=1e-6)
-
-
 def test_sums_of_an_average_run_in_float64() -> None:
     """2²⁴ + 1 + 1 is 2²⁴ where every sum is rounded to float32; a third of the exact sum is a whole number."""
     fed = federation(widths=(1.0, 1.0, 1.0))
@@ -157,18 +134,6 @@ def test_rows_of_classes_belong_to_the_last_of_several_linear_layers() -> None:
     assert apart == {"head.2.weight", "head.2.bias"}
 
 
-def test_rows_of_classes_can_be_left_to_their_owners() -> None:
-    fed = federation(widths=(1.0, 1.0, 1.0))
-    full = fed.initial_params()
-    chosen = heterofl.channels(fed, 1, 0)
-    parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0, 4.0)]
-    owned = [torch.tensor([True, True, False, False]), torch.tensor([False, True, True, False])]
-    merged = submodels.merge(fed, full, parts, owned)
-    assert merged["head.bias"][:3].tolist() == [2.0, 3.0, 4.0]
-    assert float(merged["head.bias"][3]) == float(full["head.bias"][3])
-    assert float(merged["convs.0.bias"][0]) == 3.0
-
-
 @pytest.mark.parametrize("repeat", [1, 2, 3])
 def test_a_channel_of_several_inputs_takes_all_of_them(repeat: int) -> None:
     """A flattened map gives every channel `repeat` neighbouring inputs of the linear layer behind it."""
@@ -192,20 +157,3 @@ def test_clients_do_not_train_on_each_others_weights(toy: Path) -> None:
     before = take(fed.network())
     first.upload["model/head.bias"].add_(1.0)
     assert torch.equal(before["head.bias"], take(fed.network())["head.bias"])
-
-
-def test_a_client_names_the_classes_it_holds_where_that_is_asked(toy: Path) -> None:
-    s = Simulation("heterofl", values_for("heterofl", toy), 3, CPU)
-    data = s.data.clients[0]
-    lacking = replace(data, y=torch.tensor([0, 1, 3]).repeat(len(data))[: len(data)])
-    assert owned_classes(s.config, lacking) == {}
-    owned = owned_classes(replace(s.config, own_class_rows_only=True), lacking)["owned"]
-    assert owned.tolist() == [True, True, False, True]
-
-
-def test_logits_of_classes_that_are_not_held_count_as_0() -> None:
-    logits = torch.tensor([[1.0, 5.0, 2.0], [0.5, -3.0, 1.0]])
-    loss = masked_cross_entropy(torch.tensor([True, False, True]))(nn.Identity(), logits, torch.tensor([0, 2]))
-    rows = np.array([[1.0, 0.0, 2.0], [0.5, 0.0, 1.0]])
-    expected = np.mean([np.log(np.exp(row).sum()) - row[y] for row, y in zip(rows, (0, 2), strict=True)])
-    assert float(loss) == pytest.approx(expected, rel=1e-6)

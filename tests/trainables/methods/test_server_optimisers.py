@@ -13,16 +13,7 @@ from tests.exact import assert_as_exact
 from tests.float64 import to_float64
 from trainables.building_blocks import server_optimiser
 from trainables.method import Upload
-from trainables.methods import fedadam, fednova, fedyogi
 from trainables.params import average
-
-
-def test_yogi_falls_slowly_where_adam_forgets() -> None:
-    """After a large step and a small one: 0.01·v less of Adam's second moment, 0.01·Δ² less of Yogi's."""
-    v, small = torch.tensor(100.0), torch.tensor(1.0)
-    assert float(fedadam.second(0.99, v, small)) == pytest.approx(99.01)
-    assert float(fedyogi.second(0.99, v, small)) == pytest.approx(99.99)
-    assert float(fedyogi.second(0.99, small, small)) == 1.0  # the sign of 0 is 0
 
 
 def test_moments_start_at_zero_and_at_tau_squared_and_leave_statistics_out(toy: Path) -> None:
@@ -59,13 +50,6 @@ def test_a_plain_adaptive_step_is_fedavgs_up_to_rounding(name: str, toy: Path) -
     exact.load(to_float64(simulate("fedavg", toy, 0)[0].save()))
     exact_round(exact)
     assert_as_exact(adaptive.global_model(), plain.global_model(), exact.global_model(), decided=False)
-
-
-@pytest.mark.parametrize(("steps", "momentum"), [(1, 0.9), (7, 0.5), (20, 0.999), (5, 0.0)])
-def test_fednovas_work_is_the_sum_of_the_gradients_weights(steps: int, momentum: float) -> None:
-    """Gradient s is in the velocities of all later steps: Σ_s Σ_(k≥s) ρ^(k-s)."""
-    expected = sum(momentum ** (k - s) for s in range(steps) for k in range(s, steps))
-    assert fednova.accumulated(steps, momentum) == pytest.approx(expected, rel=1e-9)
 
 
 def test_towards_is_exact_at_one_and_moves_weights_only() -> None:

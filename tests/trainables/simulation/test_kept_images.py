@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedtune.decisions.early_stopping import Never
 from search_spaces import kept_images as kept
+from tests.contracts.test_methods import same
 from trainables import models, registry
 from trainables.building_blocks.split_model import body_of
 from trainables.data import load
@@ -87,24 +88,9 @@ def test_a_run_gives_the_same_bits_whether_it_keeps_images_or_not(tmp_path: Path
     ended(trial(tmp_path / "without", toy, method, False))
     assert rows(tmp_path / "with") == rows(tmp_path / "without")
     with_, without = (torch.load(tmp_path / one / "checkpoint", weights_only=True) for one in ("with", "without"))
-    assert_equal(with_, without)
+    assert same(with_, without)
     assert sorted(images(tmp_path / "with")) == ["images-0-0001.npz", "images-0-0002.npz", "images-0-data.npz"]
     assert not images(tmp_path / "without")
-
-
-def assert_equal(one: Any, other: Any) -> None:
-    if isinstance(one, Tensor):
-        assert torch.equal(one, other)
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_equal(one[key], other[key])
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
-            assert_equal(a, b)
-    else:
-        assert one == other
 
 
 @pytest.mark.parametrize(
@@ -189,7 +175,7 @@ def test_the_judge_is_the_global_model_in_a_module_of_its_own(toy: Path, method:
     assert judge is not None
     x = torch.randn(64, *s.fed.shape, generator=torch.Generator().manual_seed(0))
     found = judge(x)
-    assert_equal(dict(trained_in.state_dict()), zeros)
+    assert same(dict(trained_in.state_dict()), zeros)
     put(trained_in, model)
     expected = trained_in.eval()(x).argmax(dim=1)
     assert torch.equal(found, expected) and expected.any(), "without weights all images are of class 0"
@@ -390,11 +376,6 @@ def test_what_is_made_lies_on_the_plane_of_what_is_seen(toy: Path) -> None:
     assert found[f"{kept.FEATURES}_share"].sum() == pytest.approx(kept.FIXED, abs=1)
 
 
-def test_which_methods_have_which_generators() -> None:
-    able = {name for name in registry.methods() if registry.method(name).painters is not None}
-    assert able == {"dense", "dfrd", "dhf", "fedftg", "fedkf", *FEATURE_METHODS}
-
-
 def own_of(built: Simulation, method: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Generator and extractor that are to be shown, read from what the round has left."""
     state: Any = built.progress.state
@@ -427,23 +408,6 @@ def test_generator_and_extractor_are_those_of_the_round(method: str, noise: str,
     assert painter.observe is not None
     torch.testing.assert_close(painter.observe(images), module.eval().features(images))
     assert sorted(built.kept_images) == [f"features{part}" for part in ("", "_labels", "_seen", "_share")]
-
-
-def test_fedgen_with_own_extractors_shows_that_of_a_client(toy: Path) -> None:
-    built = made("fedgen", toy, share="head")
-    assert not registry.method("fedgen").painters(  # type: ignore[misc]
-        built.config, built.fed, built.progress.state, built.progress.client_states
-    )
-    built.run_round()
-    clients: Any = built.progress.client_states
-    images = built.data.batch(built.data.test, torch.arange(6))
-    painter = registry.method("fedgen").painters(  # type: ignore[misc]
-        built.config, built.fed, built.progress.state, clients
-    )[kept.FEATURES]
-    module = models.build(built.fed.model, built.fed.shape, built.fed.classes)
-    put(module, {**built.fed.initial_params(), **clients[min(clients)].body})
-    assert painter.observe is not None
-    torch.testing.assert_close(painter.observe(images), module.eval().features(images))
 
 
 @pytest.mark.parametrize("method", ["fedcg", "fedmdcg"])
