@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fedtune.console.progress import duration
 from fedtune.options import AutoRequest
-from fedtune.planning.auto_request import Able, Options
 from fedtune.planning.estimate import START_UP
+from fedtune.planning.plan import Plan
 from fedtune.planning.timed_federations import typical
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
+from search_spaces.requirements import Requirement
 
 #: Trials that every method gets, where the search's budget pays for them.
 LEAST = 3
@@ -24,31 +26,48 @@ SEEDS = ((3, 3), (2, 2), (2, 1))
 KINDS = ("fresh", "final")
 
 
+@dataclass(frozen=True)
+class Options:
+    """The request's options, checked."""
+
+    #: In seconds of wall clock, seed-rounds or bytes.
+    budget: float
+    unit: str
+    metric: str
+    require: tuple[Requirement, ...]
+    most_bytes_up: float | None
+    methods: tuple[str, ...]
+    #: Whether none of them is asked for by its own name.
+    every: bool
+
+
 def within_budget(
     request: AutoRequest,
     asked: Options,
-    found: Sequence[tuple[Able, Candidate]],
+    found: Sequence[tuple[Plan, Candidate]],
     excluded: Sequence[Excluded],
     rounds: int,
     concurrency: int,
-) -> tuple[list[tuple[Able, Candidate]], list[Excluded]]:
+) -> tuple[list[tuple[Plan, Candidate]], list[Excluded]]:
     """Where the user names no methods, those that the budget pays for: the dearest are left out, one after the other,
     until it does. At least two stay; a budget too small for them is refused later, as it is for methods with names."""
     cheap = sorted(found, key=lambda item: (item[1].costs[asked.unit], item[1].costs["seconds"]))
     for count in range(len(found), 1 if asked.every else len(found), -1):
-        names = {one.name for one, _ in cheap[:count]}
-        kept = [item for item in found if item[0].name in names]
+        names = {candidate.name for _, candidate in cheap[:count]}
+        kept = [item for item in found if item[1].name in names]
         try:
             budgeted(request, asked, "", [candidate for _, candidate in kept], excluded, rounds, concurrency)
         except UserError:
             continue
-        return kept, [*excluded, *(_too_dear(one, candidate, asked, rounds) for one, candidate in cheap[count:])]
+        return kept, [*excluded, *(_too_dear(candidate, asked, rounds) for _, candidate in cheap[count:])]
     return list(found), list(excluded)
 
 
-def _too_dear(one: Able, candidate: Candidate, asked: Options, rounds: int) -> Excluded:
+def _too_dear(candidate: Candidate, asked: Options, rounds: int) -> Excluded:
     price = shown(candidate.costs[asked.unit] * rounds, asked.unit)
-    return Excluded(one.name, f"the budget does not pay for it beside cheaper methods; a trial of it costs {price}")
+    return Excluded(
+        candidate.name, f"the budget does not pay for it beside cheaper methods; a trial of it costs {price}"
+    )
 
 
 def budgeted(

@@ -1,33 +1,43 @@
-"""From what a user asks of `fedtune auto` to the runs that will be made, with every problem of the request found
-first."""
+"""From what a user asks of `fedtune auto` to the searches that will be made, one of each method that can take part.
+
+A method's search is a `SearchRequest`, which is planned as any other (`fedtune.planning.plan`). What it is asked for,
+who takes part and why the others do not is said here; what they cost and how the budget is divided in `auto_budget.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedtune.decisions.early_stopping import REDUCTION, default_grace
-from fedtune.machine import resources
-from fedtune.options import AutoRequest
-from fedtune.planning import auto_budget
-from fedtune.planning.auto_budget import budgeted, shown, within_budget
-from fedtune.planning.auto_request import Able, Options, Unable, able, check_conditions, options, settings
+from fedtune import option
+from fedtune.options import MAX_TRIALS, AutoRequest, Sampler, SearchRequest
+from fedtune.planning import auto_budget, checks
+from fedtune.planning.auto_budget import Options, budgeted, shown, within_budget
 from fedtune.planning.checks import named_folder
-from fedtune.planning.plan import Plan, device_of
+from fedtune.planning.objects import model_of
+from fedtune.planning.plan import Plan, device_of, placement, plan
+from fedtune.planning.selection import recorded
+from fedtune.planning.settings import data_of, settled
 from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
-from fedtune.record.experiment import Experiment, search_seeds
-from fedtune.record.run_directory import absolute, new_folder, write_document
-from search_spaces import run_folder
-from search_spaces.errors import UserError
+from fedtune.record.run_directory import new_folder, write_document
+from search_spaces import presets, run_folder
+from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.metrics import METRICS
-from search_spaces.run_folder import PAPER
+from search_spaces.parameter import Value, canonical, parameters
+from search_spaces.requirements import asked
+from search_spaces.space import Space
+from trainables.data import own
+
+if TYPE_CHECKING:
+    from trainables.method import Method
 
 #: Proposes values within each method.
-SAMPLER = "tpe"
-#: The most trials that a method can have; the budget ends a search long before.
-MOST = 1_000_000
+SAMPLER: Sampler = "tpe"
 
 
 @dataclass(frozen=True)
@@ -57,135 +67,36 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     every problem; writes nothing but the data set's cache."""
     problems: list[str] = []
     folder = named_folder(str(request.name), problems)
-    asked = options(request, problems)
-    given = settings(request, asked.methods, problems)
+    wanted = options(request, problems)
+    given = settings(request, wanted.methods, problems)
     if request.address is not None and request.slots is None:
         problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
-    packing = resources.pack(
-        resources.machine() if request.address is None else None,
-        problems,
-        trials=MOST,
-        slots=request.slots,
-        order=request.order,
-        cpus=request.cpus_per_trial,
-        gpus=request.gpus_per_trial,
-    )
-    _measurable(asked, given, problems)
+    packing = placement(request, problems, trials=MAX_TRIALS, order=request.order)
+    _measurable(wanted, given, problems)
     if problems:
         raise UserError(*dict.fromkeys(problems))
+    searches, excluded = _taking_part(request, wanted, given, folder, say)
     device = device_of(packing.gpus, request.address)
-    found, excluded = _taking_part(request, asked, given, device, packing.threads, say)
-    rounds = int(found[0][0].typical["rounds"])
-    found, excluded = within_budget(request, asked, found, excluded, rounds, packing.concurrency)
+    found, excluded = _timed(searches, excluded, request, wanted, device, packing.threads, say)
+    rounds = found[0][0].experiment.rounds
+    found, excluded = within_budget(request, wanted, found, excluded, rounds, packing.concurrency)
     candidates = [candidate for _, candidate in found]
-    record = budgeted(request, asked, folder.name, candidates, excluded, rounds, packing.concurrency)
-    searches = tuple(_search(folder, one, _experiment(one, request, record, packing)) for one, _ in found)
-    return AutoPlan(folder, record, searches, _notes(record, packing.concurrency))
+    record = budgeted(request, wanted, folder.name, candidates, excluded, rounds, packing.concurrency)
+    return AutoPlan(folder, record, tuple(search for search, _ in found), _notes(record, packing.concurrency))
 
 
-def _measurable(asked: Options, given: Mapping[str, Mapping[str, Any]], problems: list[str]) -> None:
+def _measurable(wanted: Options, given: Mapping[str, Mapping[str, Any]], problems: list[str]) -> None:
     """Adds a problem where the conditions do not measure the metric for any method."""
     values: Mapping[str, Any] = next(iter(given.values()), {})
-    needed = [asked.metric, *(one.metric for one in asked.require)]
+    needed = [wanted.metric, *(one.metric for one in wanted.require)]
     problems += [
         f"{metric.name} is measured only where {metric.needs} is above 0, and it is 0. Raise it with --set "
         f"{metric.needs}=VALUE."
         for metric in (METRICS[name] for name in dict.fromkeys(needed) if name in METRICS and values)
         if metric.needs and not values.get(metric.needs)
     ]
-    if values and asked.metric.startswith("val_") and not values.get("validation_fraction"):
+    if values and wanted.metric.startswith("val_") and not values.get("validation_fraction"):
         problems.append("validation_fraction is 0, so there are no validation data to select on. Raise it with --set.")
-
-
-def _taking_part(
-    request: AutoRequest,
-    asked: Options,
-    given: Mapping[str, Mapping[str, Any]],
-    device: str | None,
-    threads: int,
-    say: Callable[[str], None],
-) -> tuple[list[tuple[Able, Candidate]], list[Excluded]]:
-    """The methods that take part with the cost of their rounds, and the others. Raises `UserError` where none is
-    left, or where their spaces have different conditions."""
-    able_ones: list[Able] = []
-    found: list[tuple[Able, Candidate]] = []
-    left_out: dict[str, str] = {}
-    seed = search_seeds(request.seed, 1)[0]
-    for name in asked.methods:
-        say(f"checking {name}")
-        try:
-            able_ones.append(able(name, request, asked, given[name], seed, device))
-        except (Unable, UserError) as error:
-            left_out[name] = str(error)
-    check_conditions(able_ones, request)
-    for one in able_ones:
-        say(f"measuring {one.name}")
-        try:
-            found.append((one, _measured(one, request, asked, seed, device, threads)))
-        except (Unable, UserError) as error:
-            left_out[one.name] = str(error)
-    excluded = [Excluded(name, left_out[name].rstrip(".")) for name in asked.methods if name in left_out]
-    if not found:
-        whys = list(dict.fromkeys(one.why for one in excluded))
-        if len(whys) == 1:
-            raise UserError(f"No method is left: {whys[0]}.")
-        raise UserError("No method is left.", *(f"{one.name} cannot take part: {one.why}." for one in excluded))
-    return found, excluded
-
-
-def _measured(
-    one: Able, request: AutoRequest, asked: Options, seed: int, device: str | None, threads: int
-) -> Candidate:
-    """The method with the cost of its rounds. Raises `Unable` where its clients send too much."""
-    costs = auto_budget.measured(
-        one.name, one.typical, seed, device=device or "cpu", threads=threads, data_dir=request.data_dir
-    )
-    up = costs.pop("bytes_up")
-    if asked.most_bytes_up is not None and up > asked.most_bytes_up:
-        raise Unable(
-            f"its clients send {up / 1e6:.3g} MB in a round, more than {asked.most_bytes_up / 1e6:.3g} MB "
-            f"(--max-bytes-up)"
-        )
-    return Candidate(one.name, one.title, costs)
-
-
-def _search(folder: Path, one: Able, experiment: Experiment) -> Plan:
-    """The plan of one method's search."""
-    return Plan(folder / run_folder.SEARCHES / one.name, experiment, one.space, one.facts, (), one.typical)
-
-
-def _experiment(one: Able, request: AutoRequest, record: AutoRecord, packing: resources.Packing) -> Experiment:
-    """The search of one method."""
-    point = one.space.declared_point()
-    return Experiment(
-        name=one.name,
-        kind="search",
-        method=one.name,
-        space=one.space.name,
-        profile="small",
-        values=one.values,
-        metric=(record.metric,),
-        select_on="validation" if record.metric.startswith("val_") else "test",
-        trials=MOST,
-        rounds=record.rounds,
-        seed=request.seed,
-        seeds=search_seeds(request.seed, request.seeds),
-        sampler=SAMPLER,
-        scheduler="asha",
-        reduction_factor=REDUCTION,
-        grace=default_grace(record.rounds, REDUCTION),
-        order=packing.order,
-        lag=resources.lag(packing.slots),
-        first=() if point is None else ({"values": point, "from": PAPER},),
-        part=True,
-        require=record.require,
-        data_dir=absolute(request.data_dir),
-        concurrency=packing.concurrency,
-        cpus_per_trial=packing.cpus,
-        gpus_per_trial=packing.gpus,
-        threads=packing.threads,
-        address=request.address,
-    )
 
 
 def _notes(record: AutoRecord, concurrency: int) -> tuple[str, ...]:
@@ -214,3 +125,343 @@ def _notes(record: AutoRecord, concurrency: int) -> tuple[str, ...]:
         f"Planned: {', '.join(parts)}. {share}.",
         f"Measured cost of a whole trial: {costs}.",
     )
+
+
+ALL = "all"
+
+_COUNT = re.compile(r"(\d+)\s*(?:seed-)?rounds")
+_BYTES = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?)b")
+_SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+def options(request: AutoRequest, problems: list[str]) -> Options:
+    """Every option by itself. What cannot be used is added to `problems`."""
+    problems.extend(option.problems(request))
+    if request.equal and request.least is not None:
+        problems.append("--equal gives every method the same part of the budget, so --least would change nothing.")
+    if _is_file(request.space):
+        fix = "A file holds the space of one method: fedtune search METHOD --space FILE."
+        problems.append(sentence("space", "the name of a space of the methods", request.space, "--space", fix))
+    budget, unit = _budget(request.budget, problems)
+    most = None if request.max_bytes_up is None else _bytes(request.max_bytes_up)
+    if request.max_bytes_up is not None and most is None:
+        problems.append(sentence("max-bytes-up", "an amount such as 50MB", request.max_bytes_up, "--max-bytes-up"))
+    metric = _metric(request, problems)
+    require = asked(request.require, "validation", problems)
+    return Options(budget, unit, metric, require, most, *_methods(request, problems))
+
+
+def _budget(text: str, problems: list[str]) -> tuple[float, str]:
+    wanted = str(text).strip().lower()
+    if (count := _COUNT.fullmatch(wanted)) is not None and int(count[1]) > 0:
+        return float(count[1]), "seed-rounds"
+    if (amount := _bytes(wanted)) is not None:
+        return amount, "bytes"
+    if wanted and not wanted[-1].isdigit():
+        found: list[str] = []
+        seconds = checks.seconds_of(wanted, found)
+        if seconds is not None:
+            return seconds, "seconds"
+    must = (
+        "a length such as 30m or 2h, a count such as 600rounds (rounds of single federations), or traffic such as 2GB"
+    )
+    problems.append(sentence("budget", must, text, "--budget"))
+    return math.inf, "seconds"
+
+
+def _bytes(text: str) -> float | None:
+    """`50MB` in bytes; None for something else."""
+    match = _BYTES.fullmatch(str(text).strip().lower())
+    found = 0.0 if match is None else float(match[1]) * _SCALE[match[2]]
+    return found if 0 < found < 1e300 else None
+
+
+def _metric(request: AutoRequest, problems: list[str]) -> str:
+    """The recorded name of the metric to select by."""
+    if request.metric is None:
+        return "val_global_accuracy"
+    checks.known("metric", canonical(request.metric), METRICS, problems, "--metric")
+    (name,) = recorded([request.metric], "validation")
+    return name
+
+
+def _methods(request: AutoRequest, problems: list[str]) -> tuple[tuple[str, ...], bool]:
+    """The names of all methods that are asked for, in the order given (`all` and those of a family: by name), and
+    whether none is asked for by its own name."""
+    from trainables import registry
+
+    words = tuple(dict.fromkeys(registry.named(name.strip()) for text in request.methods for name in text.split(",")))
+    known = registry.methods()
+    if not words or words == ("",):
+        problems.append("No method is named. Give --methods fedavg,fedprox, or --methods all.")
+    found: list[str] = []
+    for name in filter(None, words):
+        within = [one for one, method in known.items() if name == ALL or name.lower() in method.family.lower()]
+        if name not in known and not within:
+            families = sorted({method.family for method in known.values()})
+            problems.append(unknown("method or family", name, (*known, *families), "--methods"))
+        found += [name] if name in known else within
+    return tuple(dict.fromkeys(found)), not any(name in known for name in words)
+
+
+def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) -> dict[str, dict[str, Any]]:
+    """By method, what the request sets: the conditions that all methods share, or those of the space that it names, and
+    what `--set` says of each."""
+    if not methods:
+        return {}  # told already
+    from search_spaces.parameter import defaults
+    from trainables import registry
+    from trainables.federation import FederationConfig
+
+    spaces = {name: None for method in methods for name in (presets.DEFAULT, *presets.names(method))}
+    if request.space not in spaces:
+        if not _is_file(request.space):
+            problems.append(unknown("space", request.space, spaces, "--space"))
+        return {}
+    shared: dict[str, Any] = dict(defaults(FederationConfig))
+    given = pairs(request, problems)
+    of_data = {canonical(name): str(value) for name, value in given if canonical(name) in own.OPTIONS}
+    wanted: list[tuple[str, object]] = [*data_of(request, of_data, problems).items()]
+    wanted += [] if request.rounds is None else [("rounds", request.rounds)]
+    wanted += [] if request.model is None else [("model", model_of(request.model))]
+    wanted += [(name, value) for name, value in given if canonical(name) not in of_data]
+    found = {method: _of_space(request.space, method, shared) or dict(shared) for method in methods}
+    for name, value in wanted:
+        method, dot, key = name.partition(".")
+        method, key = (method, canonical(key)) if dot else ("", canonical(name))
+        takers = [one for one in methods if (one == method or not dot) and key in registry.declared(one)]
+        if not takers:
+            every = {key for one in methods if one == method or not dot for key in registry.declared(one)}
+            problems.append(unknown("parameter", name, every or set(methods), "--set"))
+        for one in takers:
+            try:
+                found[one][key] = registry.declared(one)[key].convert(value, "--set")
+            except UserError as error:
+                problems.extend(problem for problem in error.problems if problem not in problems)
+    return found
+
+
+def _of_space(name: str, method: str, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """The conditions of the method's space of this name, what it fixes and the method's declared values, but for what
+    it searches or asks for several values of. None of the default one, whose conditions are one paper's choice, nor
+    where there is no such space: the method is left out."""
+    if name == presets.DEFAULT or name not in presets.names(method):
+        return {}
+    values = settled(SearchRequest(method, space=name), []).values
+    return {key: values[key] for key in shared if key in values}
+
+
+def _is_file(space: str) -> bool:
+    return "/" in space or "." in space
+
+
+def pairs(request: AutoRequest, problems: list[str]) -> list[tuple[str, object]]:
+    """`--set`, in parts: names, and values as given. What is not a pair is added to `problems`."""
+    if isinstance(request.set, Mapping):
+        return list(request.set.items())
+    found: list[tuple[str, object]] = []
+    for text in request.set:
+        name, equals, raw = text.partition("=")
+        if not equals or not name.strip():
+            problems.append(sentence("--set", "name=value or method.name=value", text))
+        else:
+            found.append((name.strip(), raw.strip()))
+    return found
+
+
+# -- who takes part ----------------------------------------------------------------------------------------------------
+
+
+class Unable(Exception):
+    """A method cannot take part; the text says why."""
+
+
+def _taking_part(
+    request: AutoRequest,
+    wanted: Options,
+    given: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    say: Callable[[str], None],
+) -> tuple[list[Plan], list[Excluded]]:
+    """The searches of the methods that can take part, and the other methods. Raises `UserError` where none is left, or
+    where their spaces have different conditions."""
+    found, excluded = [], []
+    for name in wanted.methods:
+        say(f"checking {name}")
+        try:
+            found.append(_search(name, request, wanted, given[name], folder))
+        except (Unable, UserError) as error:
+            excluded.append(_left_out(name, error))
+    _check_conditions(found, request)
+    return found, excluded
+
+
+def _timed(
+    searches: Sequence[Plan],
+    excluded: Sequence[Excluded],
+    request: AutoRequest,
+    wanted: Options,
+    device: str | None,
+    threads: int,
+    say: Callable[[str], None],
+) -> tuple[list[tuple[Plan, Candidate]], list[Excluded]]:
+    """The methods with the cost of their rounds, without those whose clients send too much. Raises `UserError` where
+    none is left."""
+    found: list[tuple[Plan, Candidate]] = []
+    left_out = {one.name: one for one in excluded}
+    for search in searches:
+        name = search.experiment.method
+        say(f"measuring {name}")
+        try:
+            found.append((search, _measured(search, request, wanted, device, threads)))
+        except (Unable, UserError) as error:
+            left_out[name] = _left_out(name, error)
+    listed = [left_out[name] for name in wanted.methods if name in left_out]
+    if not found:
+        whys = list(dict.fromkeys(one.why for one in listed))
+        if len(whys) == 1:
+            raise UserError(f"No method is left: {whys[0]}.")
+        raise UserError("No method is left.", *(f"{one.name} cannot take part: {one.why}." for one in listed))
+    return found, listed
+
+
+def _left_out(name: str, error: Unable | UserError) -> Excluded:
+    """The method with the reason why it cannot take part."""
+    why = " ".join(error.problems) if isinstance(error, UserError) else str(error)
+    return Excluded(name, why.rstrip("."))
+
+
+def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str, Any], folder: Path) -> Plan:
+    """The search of one method, under the conditions that are `given` to all. Raises `Unable`, or `UserError`, where
+    the method cannot take part."""
+    from trainables import registry
+    from trainables.method import no_global_model
+
+    method = registry.method(name)
+    if method.widths == "equal" and given.get("rho"):
+        raise Unable("its clients all train the same model, and the setting has models of different widths")
+    for needed in (wanted.metric, *(one.metric for one in wanted.require)):
+        if METRICS[needed].of_global_model and method.global_model is no_global_model:
+            raise Unable(f"it has no global model, and {needed} is measured of one")
+    asks = SearchRequest(
+        name,
+        space=request.space,
+        set={**_local_training(name, request.space), **given},
+        metric=(wanted.metric,),
+        require=request.require,
+        trials=MAX_TRIALS,  # the budget ends a search long before
+        seeds=request.seeds,
+        race=False,
+        sampler=SAMPLER,
+        scheduler="asha",
+        order=request.order,
+        seed=request.seed,
+        slots=request.slots,
+        per_trial=request.per_trial,
+        address=request.address,
+        data_dir=request.data_dir,
+        name=folder / run_folder.SEARCHES / name,
+    )
+    problems: list[str] = []
+    values = settled(asks, problems)
+    if problems:
+        raise UserError(*problems)
+    if values.space.vary:
+        raise Unable(f"its space asks for several values of {' and '.join(values.space.vary)}; fix one with --set")
+    if not values.space.search:
+        raise Unable("every parameter of its space is fixed by --set")
+    planned = plan(asks, values)
+    if request.no_label_counts and (why := _sends_label_counts(method, planned.space, _typical(planned))):
+        raise Unable(why)
+    # The conditions are those of the request, so what the paper has under its own is not set beside it.
+    space = dataclasses.replace(planned.space, published=None, profiles={})
+    return dataclasses.replace(
+        planned, experiment=dataclasses.replace(planned.experiment, part=True, early=0), space=space
+    )
+
+
+def _local_training(name: str, space: str) -> dict[str, Value]:
+    """The method's declared values of local training, where its default space would fix them: that is one paper's
+    choice, of which only the method's own parameters stay."""
+    from trainables import registry
+    from trainables.local import LocalTraining
+
+    if space != presets.DEFAULT:
+        return {}
+    declared = registry.declared(name)
+    preset = presets.load(name, space, declared)
+    fixed, local = {**preset.fix, **preset.profiles.get("small", {})}, parameters(LocalTraining)
+    return {key: declared[key].default for key in fixed if key in local and key in declared}
+
+
+def _typical(search: Plan) -> Mapping[str, Value]:
+    """Every parameter at the paper's values, or, where these lie outside the space, in its middle."""
+    from trainables import registry
+
+    e = search.experiment
+    if not e.first:
+        return search.middle
+    return registry.configured(e.method, {**e.values, **e.first[0]["values"]}).values
+
+
+def _measured(search: Plan, request: AutoRequest, wanted: Options, device: str | None, threads: int) -> Candidate:
+    """The method with the cost of its rounds. Raises `Unable` where its clients send too much."""
+    e = search.experiment
+    costs = auto_budget.measured(
+        e.method, _typical(search), e.seeds[0], device=device or "cpu", threads=threads, data_dir=request.data_dir
+    )
+    up = costs.pop("bytes_up")
+    if wanted.most_bytes_up is not None and up > wanted.most_bytes_up:
+        raise Unable(
+            f"its clients send {up / 1e6:.3g} MB in a round, more than {wanted.most_bytes_up / 1e6:.3g} MB "
+            f"(--max-bytes-up)"
+        )
+    return Candidate(e.method, str(search.facts["method_title"]), costs)
+
+
+def _check_conditions(found: Sequence[Plan], request: AutoRequest) -> None:
+    """Raises `UserError` where the methods' spaces set data, clients or local training differently, unless `--set` does
+    so for one method."""
+    from trainables.federation import FederationConfig
+    from trainables.local import LocalTraining
+
+    own = {key for name, _ in pairs(request, []) for _, dot, key in [name.partition(".")] if dot}
+    keys = [key for key in {**parameters(FederationConfig), **parameters(LocalTraining)} if key not in own]
+    experiments = [search.experiment for search in found]
+    problems = []
+    for key in keys if request.space != presets.DEFAULT else ():
+        values = {one.method: one.values[key] for one in experiments if key in one.values}
+        if len(set(values.values())) > 1:
+            told = ", ".join(f"{value} in that of {name}" for name, value in values.items())
+            problems.append(
+                f"The methods' spaces {request.space!r} must have the same {key}, got {told}. Give one value with "
+                f"--set {key}=VALUE."
+            )
+    if problems:
+        raise UserError(*problems)
+
+
+def _sends_label_counts(method: Method, space: Space, values: Mapping[str, Value]) -> str:
+    """Why the method cannot be used where label counts must not leave the clients; empty where it can."""
+    from trainables import registry
+
+    if isinstance(method.shares_label_counts, bool):
+        return "label counts leave its clients" if method.shares_label_counts else ""
+    choices: list[dict[str, Value]] = [{}]
+    choices += [
+        {dimension.key: word}
+        for dimension in space.search.values()
+        if dimension.parameter.kind in ("choice", "flag")
+        for word in dimension.values()
+    ]
+    for choice in choices:
+        try:
+            config = registry.configured(method.name, {**values, **choice}).config
+        except UserError:
+            continue  # such a trial fails by itself
+        if method.sends_label_counts(config):
+            return "label counts leave its clients in configurations that it would search"
+    return ""

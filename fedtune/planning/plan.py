@@ -19,7 +19,7 @@ from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grac
 from fedtune.decisions.optuna_samplers import EI, SAMPLERS, usual
 from fedtune.decisions.race import MOST
 from fedtune.machine import resources
-from fedtune.options import AUTO, MAX_SEEDS, RunRequest, SearchRequest, own_samplers
+from fedtune.options import AUTO, MAX_SEEDS, AutoRequest, RunRequest, SearchRequest, own_samplers
 from fedtune.planning import checks, configuration
 from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.objects import spelled
@@ -443,7 +443,7 @@ def _notes_of_final_run(e: Experiment, facts: Mapping[str, Any]) -> list[str]:
 
 
 def placement(
-    request: SearchRequest | RunRequest, problems: list[str], *, trials: int, order: str | None = None
+    request: SearchRequest | RunRequest | AutoRequest, problems: list[str], *, trials: int, order: str | None = None
 ) -> resources.Packing:
     """How many trials run at once, and the part of the machine that each has."""
     return resources.pack(

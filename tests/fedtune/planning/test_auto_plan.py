@@ -10,8 +10,7 @@ import pytest
 from fedtune.machine import resources
 from fedtune.options import AutoRequest
 from fedtune.planning import auto_budget
-from fedtune.planning.auto_plan import AutoPlan, plan_auto
-from fedtune.planning.auto_request import options
+from fedtune.planning.auto_plan import AutoPlan, options, plan_auto
 from search_spaces.errors import UserError
 from trainables import registry
 

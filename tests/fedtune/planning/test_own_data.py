@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from fedtune.options import AutoRequest, SearchRequest
-from fedtune.planning import auto_request
+from fedtune.planning import auto_budget
+from fedtune.planning.auto_plan import plan_auto
 from fedtune.planning.plan import Plan, plan
 from search_spaces.errors import UserError
 
@@ -69,13 +70,14 @@ def test_what_cannot_be_is_said_before_anything(people: Path, method: str, asked
     assert not (people / "runs").exists()
 
 
-def test_auto_takes_the_clients_and_leaves_out_what_needs_images(people: Path) -> None:
-    request = AutoRequest("people.csv", label="y", client="ward", budget="9rounds", methods=("fedavg", "dfrd"))
-    problems: list[str] = []
-    given = auto_request.settings(request, ("fedavg", "dfrd"), problems)
-    assert not problems and given["fedavg"]["dataset"] == f"{people}/people.csv?label=y&client=ward"
-    assert (given["fedavg"]["partition"], given["dfrd"]["clients"]) == ("natural", 4)
-    options = auto_request.options(request, problems)
-    assert auto_request.able("fedavg", request, options, given["fedavg"], 0, "cpu").values["model"] == "auto"
-    with pytest.raises(auto_request.Unable, match="dfrd, which generates images, needs images"):
-        auto_request.able("dfrd", request, options, given["dfrd"], 0, "cpu")
+def test_auto_takes_the_clients_and_leaves_out_what_needs_images(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 1.0, "bytes_up": 1.0}
+    monkeypatch.setattr(auto_budget, "measured", lambda *_, **rest: dict(costs))
+    methods = ("fedavg", "dfrd")
+    made = plan_auto(AutoRequest("people.csv", label="y", client="ward", budget="90rounds", methods=methods, slots=1))
+    (search,) = made.searches
+    values = search.experiment.values
+    assert values["dataset"] == f"{people}/people.csv?label=y&client=ward"
+    assert (values["partition"], values["clients"], values["model"]) == ("natural", 4, "auto")
+    (left_out,) = made.record.excluded
+    assert left_out.name == "dfrd" and "dfrd, which generates images, needs images" in left_out.why
