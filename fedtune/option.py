@@ -166,11 +166,12 @@ class Asked:
         object.__setattr__(self, name, SWITCH.get(str(found[-1]).strip().lower(), found[-1]))
 
 
-def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str, ...]:
-    """All of them, where a single one may stand without a list."""
+def several(value: Any) -> tuple[Any, ...]:
+    """All of them as texts, where a single one may stand without a list; functions are left as they are."""
     if value is None:
         return ()
-    return (str(value),) if isinstance(value, (str, Path)) else tuple(map(str, value))
+    listed = (value,) if isinstance(value, (str, Path)) or callable(value) else tuple(value)
+    return tuple(one if callable(one) else str(one) for one in listed)
 
 
 def _amounts(text: str, words: Sequence[str]) -> dict[str, float] | None:

@@ -83,6 +83,8 @@ class Setting(Files):
     ] = None
     #: A network's name, `FILE.py:CLASS`, or its class. (On the command line: `--set model=…`.)
     model: Any = None
+    #: Metrics of the user's own beside those that are selected by, `FILE.py:FUNCTION`. (`--set own_metrics=…`.)
+    own_metrics: Sequence[str] = ()
     resize: Annotated[
         str | None, Option(help="Bring a folder's images to this size, such as 32 or 32x24.", group="what", by_set=True)
     ] = None
@@ -226,10 +228,10 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     ]
     _: KW_ONLY
     metric: Annotated[
-        Sequence[str],
+        Sequence[str | Any],
         Option(
-            help="The metric to select by, on validation data, or as test_NAME on test data; may be given more than "
-            "once.",
+            help="The metric to select by, on validation data, or as test_NAME on test data, or FILE.py:FUNCTION of "
+            "your own; may be given more than once.",
             group="what",
             default="val_global_accuracy",
             complete="selectable",
@@ -357,7 +359,7 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
         ),
     ] = "default"
     metric: Annotated[
-        str | None,
+        str | Any | None,
         Option(help="The metric to select by.", group="what", default="val_global_accuracy", complete="metrics"),
     ] = None
     no_label_counts: Annotated[

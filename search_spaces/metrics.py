@@ -2,12 +2,18 @@
 
 Searches minimise or maximise by `direction`; figures and tables take titles and units from here.
 A metric with `validation=True` has a twin `val_<name>` computed on the validation share, on which searches select.
+
+A metric of a user's own (`trainables.own_metrics`) is declared by whoever first meets it in a process: a request that
+names its file, a trial that measures it, or a record, which holds its declaration, so that a report needs no file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from search_spaces.errors import Shown, UserError, sentence
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Metric:
     #: What it takes to reach a target: null in every round before that, and censored where it is never reached. See
     #: `UNREACHED`.
     to_target: bool = False
+    #: A user's own.
+    own: bool = False
 
 
 _DECLARED = (
@@ -199,12 +207,80 @@ METRICS: dict[str, Metric] = {m.name: m for m in _ALL} | {
 }
 
 #: Shares between 0 and 1.
-SHARES = frozenset(
+SHARES = {
     n
     for n in METRICS
     if n.removeprefix("val_").removeprefix("aca_").removeprefix("oca_").removeprefix("shared_")
     in {"global_accuracy", "local_accuracy", "amp", "wlp", "g_acc_virtual", "p_acc", "p_acc_global"}
-)
+}
+
+#: What the unit of a user's own metric is where it lies between 0 and 1 and is told in per cent.
+SHARE = "share"
+#: How the name of a metric says on which data and of which models it is measured.
+STARTS = ("val_", "test_", "local_")
+DIRECTIONS = ("maximize", "minimize")
+
+
+def declare(name: str, direction: str, title: str, unit: str, where: str = "") -> None:
+    """Makes a user's own metric known: as `name`, of the global model, as `local_<name>`, of clients' own models, and
+    their twins. Raises `UserError` where another metric has the name."""
+    if direction not in DIRECTIONS:
+        raise UserError(sentence(f"{name}.direction", "maximize or minimize", direction, where))
+    made = Metric(
+        name,
+        "maximize" if direction == "maximize" else "minimize",
+        title,
+        "A metric of your own: the global model on the whole test set.",
+        "" if unit == SHARE else unit,
+        validation=True,
+        of_global_model=True,
+        own=True,
+    )
+    local = replace(
+        made,
+        name=f"local_{name}",
+        title=f"{title} of clients",
+        doc="The same of each client's model on its even share of the test set, weighted by client size.",
+        of_global_model=False,
+    )
+    new = {one.name: one for one in (made, local)}
+    new |= {
+        f"val_{one.name}": replace(one, name=f"val_{one.name}", title=f"{one.title} (validation)", validation=False)
+        for one in (made, local)
+    }
+    taken = [METRICS[key] for key, one in new.items() if key in METRICS and METRICS[key] != one]
+    reserved = name.startswith((*STARTS, *(f"{start}_" for start in (*READOUTS, *LOCAL_MODELS))))
+    if taken or reserved or (name in METRICS and (name in SHARES) != (unit == SHARE)):
+        must = "a name that no metric has, and that does not begin like val_, test_ or local_"
+        got = name if not taken or not taken[0].own else Shown(f"{name}, declared otherwise before")
+        raise UserError(sentence("A metric of your own", must, got, where))
+    METRICS.update(new)
+    if unit == SHARE:
+        SHARES.update(new)
+
+
+def declarations(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What a record holds of those of these metrics that are a user's own: how they are declared, by plain name."""
+    found = {}
+    for name in names:
+        known = METRICS.get(plain(name))
+        if known is not None and known.own:
+            unit = SHARE if known.name in SHARES else known.unit
+            found[known.name] = {"direction": known.direction, "title": known.title, "unit": unit}
+    return found
+
+
+def take(recorded: Mapping[str, Mapping[str, str]], where: str) -> None:
+    """Declares what a record says of a user's own metrics (`declarations`)."""
+    for name, said in recorded.items():
+        declare(name, said["direction"], said["title"], said["unit"], where)
+
+
+def plain(name: str) -> str:
+    """A metric's name without what says on which data and of which models it is measured."""
+    for start in STARTS:
+        name = name.removeprefix(start)
+    return name
 
 
 #: What stands for a target that was not reached where a number is needed: in a study and in early stopping, so that

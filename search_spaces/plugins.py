@@ -4,6 +4,7 @@
     [project.entry-points."fedtune.models"]       a class of networks (`trainables.models.own`)
     [project.entry-points."fedtune.datasets"]     a `trainables.data.source.Source`
     [project.entry-points."fedtune.partitions"]   a recipe (`trainables.data.partition`)
+    [project.entry-points."fedtune.metrics"]      a function of logits and labels (`trainables.own_metrics`)
 
 Nothing of a plug-in is run before something of its kind is listed or asked for. A run records the package's name and
 version and the hash of the file that the entry names.
@@ -23,6 +24,7 @@ from search_spaces.own_files import digest
 
 METHODS, MODELS = "fedtune.methods", "fedtune.models"
 DATASETS, PARTITIONS = "fedtune.datasets", "fedtune.partitions"
+METRICS = "fedtune.metrics"
 
 
 @cache

@@ -172,6 +172,11 @@ class FederationConfig:
         "shape as one program (vmap); "
         "auto: on CUDA, where the method allows it, vmap for small models and graph for others; loop elsewhere.",
     )
+    own_metrics: str = text(
+        "none",
+        doc="Functions of your own that are measured too, FILE.py:FUNCTION or a plug-in's name, with commas between; "
+        "--metric FILE.py:FUNCTION adds one.",
+    )
     eval_every: int = integer(
         1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated."
     )

@@ -1,4 +1,4 @@
-"""Python files of a user's own that hold a method or a model.
+"""Python files of a user's own that hold a method, a model or a metric.
 
 Which files may be run: those that the user has named, on a command line, in a call, or in the environment variables
 FEDTUNE_METHODS and FEDTUNE_MODELS (paths separated as in PATH). What was named is noted in the cache folder by its
@@ -167,14 +167,14 @@ def file_of(value: Any) -> Path | None:
     return Path(found).resolve() if found and Path(found).is_file() else None
 
 
-def class_reference(given: Any) -> str:
-    """`mynet.py:Net` of a class that a program has at hand, which is thereby named by the user. Raises `UserError`
-    where it stands in no file."""
+def object_reference(given: Any, what: str, kind: str) -> str:
+    """`mynet.py:Net` of a class or a function that a program has at hand, which is thereby named by the user for `what`
+    (`model`). Raises `UserError` where it stands in no file."""
     path, name = file_of(given), getattr(given, "__qualname__", "")
     if path is None or not name.isidentifier():
-        must = "a name, FILE.py:CLASS, or a class that stands at the top of a file"
-        raise UserError(sentence("model", must, Shown(name or repr(given)), fix="Write it into a file of its own."))
-    return f"{named(path, 'model')}:{name}"
+        must = f"a name, FILE.py:{kind.upper()}, or a {kind} that stands at the top of a file"
+        raise UserError(sentence(what, must, Shown(name or repr(given)), fix="Write it into a file of its own."))
+    return f"{named(path, what)}:{name}"
 
 
 def file_that_has(value: Any) -> Path | None:

@@ -20,7 +20,7 @@ from search_spaces import plugins
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
 from trainables import methods as package
-from trainables import models, own_code
+from trainables import models, own_code, own_metrics
 from trainables.federation import FederationConfig
 from trainables.method import Method, executor_problems
 
@@ -136,14 +136,19 @@ def own_code_of(name: str) -> own_code.Code | None:
 
 
 def own_codes(name: str, values: Mapping[str, object]) -> tuple[own_code.Code, ...]:
-    """The user's own files that hold a trial's method or model."""
+    """The user's own files that hold a trial's method, model or metrics."""
     found = (own_code_of(name), models.own_code_of(values.get("model")))
-    return tuple(code for code in found if code is not None)
+    of_metrics = own_metrics.own_codes(str(values.get("own_metrics", own_metrics.NONE)))
+    return tuple(dict.fromkeys(code for code in (*found, *of_metrics) if code is not None))
 
 
 def own_files_of(name: str, values: Mapping[str, object]) -> dict[str, dict[str, str]]:
-    """What a run records of these files: `method_file`, `model_file`."""
-    found = {"method_file": own_file(name), "model_file": models.own_file(values.get("model"))}
+    """What a run records of these files: `method_file`, `model_file`, `metric_file`."""
+    found = {
+        "method_file": own_file(name),
+        "model_file": models.own_file(values.get("model")),
+        "metric_file": own_metrics.own_file(str(values.get("own_metrics", own_metrics.NONE))),
+    }
     return {kind: facts for kind, facts in found.items() if facts is not None}
 
 

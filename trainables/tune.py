@@ -31,7 +31,7 @@ from ray import tune
 from search_spaces.errors import EnvironmentFault, UserError, sentence
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, convert_all
-from trainables import models, own_code, registry
+from trainables import models, own_code, own_metrics, registry
 from trainables.data import objects
 from trainables.simulation.replicates import Replicates
 from trainables.worker import environment, process
@@ -73,7 +73,7 @@ class Job:
     gpu_share: float = 0.0
     #: What the trial is to find where it runs.
     environment: Environment = Environment()
-    #: The user's own files that hold its method or model.
+    #: The user's own files that hold its method, model or metrics.
     code: tuple[own_code.Code, ...] = ()
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
@@ -120,7 +120,9 @@ def federation(
     if isinstance(fixed.get("model"), str):
         fixed["model"] = models.named(fixed["model"])
     elif "model" in fixed:
-        fixed["model"] = own_code.class_reference(fixed["model"])
+        fixed["model"] = own_code.object_reference(fixed["model"], "model", "class")
+    if "own_metrics" in fixed:
+        fixed["own_metrics"] = own_metrics.named(str(fixed["own_metrics"]))
     values = convert_all(registry.declared(name), fixed)
     code = registry.own_codes(name, values)
     if not seeds:

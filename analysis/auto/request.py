@@ -8,6 +8,7 @@ from typing import Any
 
 from analysis.runs import shapes
 from analysis.runs.mappings import read_yaml
+from analysis.runs.run_directory import take_metrics
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError, short
 from search_spaces.metrics import METRICS
@@ -52,6 +53,8 @@ def read(folder: Path) -> dict[str, Any]:
     if not path.is_file() or path.is_symlink():
         raise UserError(f"{short(repr(str(folder)))} was not made by `fedtune auto`: {run_folder.AUTO} is missing.")
     data = read_yaml(path)
+    take_metrics(data, path)
+    data.pop("own_metrics", None)
     problems = shapes.problems(data, _SHAPE, str(path))
     problems += [
         f"{path} lacks {key!r}; it was not written by fedtune, or was edited." for key in _SHAPE if key not in data

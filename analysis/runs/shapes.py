@@ -117,6 +117,15 @@ EXPERIMENT: Shape = {
     "source": ("a mapping", mapping(_anything)),
 }
 
+#: How a user's own metrics are declared, by name (`search_spaces.metrics.declarations`).
+OWN_METRICS: Shape = {
+    "own_metrics": (
+        "a mapping of metrics to direction, title and unit",
+        mapping(shaped(dict.fromkeys(("direction", "title", "unit"), _TEXT), "direction", "title", "unit")),
+    )
+}
+EXPERIMENT = {**EXPERIMENT, **OWN_METRICS}
+
 _NUMBER_OR_NOTHING = ("a number or null", none_or(is_number()))
 _TEXTS = ("a list of texts", each(is_text))
 
@@ -157,7 +166,7 @@ _MADE: Shape = {
             f"a mapping of {kind}, file and hash, or null",
             none_or(shaped(dict.fromkeys((kind, "file", "hash"), _TEXT), kind, "file", "hash")),
         )
-        for kind in ("method", "model", "sampler")
+        for kind in ("method", "model", "sampler", "metric")
     },
 }
 PROVENANCE: Shape = {

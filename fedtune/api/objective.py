@@ -26,10 +26,11 @@ class Objective:
     every evaluated round the mean over the seeds is reported (`trial.report`), and a trial that the study's pruner
     stops ends there. A configuration that diverges is pruned."""
 
-    def __init__(self, request: SearchRequest, seeds: tuple[int, ...], metric: str, device: str) -> None:
+    def __init__(self, request: SearchRequest, seeds: tuple[int, ...], device: str) -> None:
         from trainables import registry
 
         asked = spelled(request)
+        metric = canonical(asked.metric[0])
         problems: list[str] = []
         if metric not in METRICS:
             problems.append(unknown("metric", metric, METRICS))
@@ -86,13 +87,13 @@ def objective(
     model: Any = None,
     rounds: int | None = None,
     seeds: int = 1,
-    metric: str = "val_global_accuracy",
+    metric: Any = "val_global_accuracy",
     set: Mapping[str, object] | tuple[str, ...] = (),
     data_dir: str | None = None,
     device: str = "cpu",
 ) -> Objective:
     """An objective of Optuna: the method's federation over the parameters of `space`, the values of `metric` in
-    `seeds` seeds. `dataset`, `model`, `rounds` and `set` are those of `fedtune.search`.
+    `seeds` seeds. `dataset`, `model`, `rounds`, `metric` and `set` are those of `fedtune.search`.
 
     Raises `UserError` with every problem, before anything is trained."""
     request = SearchRequest(
@@ -103,7 +104,8 @@ def objective(
         client=client,
         model=model,
         rounds=rounds,
+        metric=metric,
         set=set,
         data_dir=data_dir,
     )
-    return Objective(request, tuple(range(seeds)), canonical(metric), device)
+    return Objective(request, tuple(range(seeds)), device)

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from fedtune.options import AutoRequest
 from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence
 
@@ -19,7 +20,7 @@ def spelled(request: Request) -> Request:
     from trainables import own_code
 
     own_code.check_not_running()
-    asked: Any = request
+    asked: Any = with_metrics(request)
     changes: dict[str, Any] = {}
     fields = {field.name for field in dataclasses.fields(asked)}
     for name, named in (("method", _method), ("dataset", _dataset), ("model", model_of)):
@@ -49,7 +50,28 @@ def model_of(given: object) -> str:
         return given
     from trainables import own_code
 
-    return own_code.class_reference(given)
+    return own_code.object_reference(given, "model", "class")
+
+
+def with_metrics(request: Request) -> Request:
+    """The request with the names of its metrics; of those of the user's own, `own_metrics` says what computes them.
+    Raises `UserError` where there is no such function."""
+    asked: Any = request
+    if not hasattr(asked, "metric") or asked.metric is None:
+        return request
+    from trainables import own_code, own_metrics
+
+    one = isinstance(asked.metric, str) or callable(asked.metric)
+    names, found = [], list(asked.own_metrics)
+    for given in [asked.metric] if one else asked.metric:
+        name = own_code.object_reference(given, "metric", "function") if callable(given) else str(given)
+        if own_metrics.is_own(name):
+            name, listed = own_metrics.reference(name)
+            found.append(listed)
+        names.append(name)
+    metric: Any = names[0] if one and isinstance(request, AutoRequest) else names
+    named: Request = dataclasses.replace(asked, metric=metric, own_metrics=tuple(dict.fromkeys(found)))
+    return named
 
 
 def _space(given: Mapping[str, Any], method: str) -> str:

@@ -376,7 +376,7 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
 
 def _final_run(request: RunRequest, settings: Settings | None, after: int, problems: list[str]) -> Subject:
     """The configuration that a final run trains, and its fresh seeds: those that come after the first `after`."""
-    from trainables import registry
+    from trainables import own_metrics, registry
 
     source: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
@@ -396,6 +396,7 @@ def _final_run(request: RunRequest, settings: Settings | None, after: int, probl
                 )
             values |= overrides(request, method, problems)
             metrics = source["metric"] if isinstance(source.get("metric"), Mapping) else ()
+            own_metrics.declare(own_metrics.references(str(values.get("own_metrics", own_metrics.NONE))))
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
     found = (source.get("provenance") or {}).get("run", method)

@@ -140,12 +140,15 @@ def _unmeasured(
         known, plain = METRICS[name], name.removeprefix("val_")
         part = plain.rpartition("_")[2]
         if known.of_global_model and not has_global:
+            local = f"local_{plain}" if known.own else "local_accuracy"
             found.append(
                 f"{name} is measured of a global model, and {method} has none with these values. "
-                + "Select by --metric local_accuracy"
+                + f"Select by --metric {local}"
                 + " or g_acc_virtual." * has_virtual
                 + "." * (not has_virtual)
             )
+        elif known.own:
+            doubtful.append(name)
         elif part in TRAFFIC and part not in declared.traffic:
             whole = plain.removesuffix(f"_{part}")
             found.append(

@@ -71,8 +71,8 @@ def _versions(run: Run) -> list[str]:
 
 
 def _own_files(run: Run, experiment: Experiment) -> list[str]:
-    """A sentence for the run's method, model and sampler, where that is a user's own file with whose content of now
-    the run was never computed."""
+    """A sentence for the run's method, model, metrics and sampler, where that is a user's own file with whose content
+    of now the run was never computed."""
     from trainables import registry
 
     now: dict[str, Any] = {"sampler_file": sampler_file(experiment.sampler)}

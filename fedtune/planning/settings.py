@@ -188,6 +188,7 @@ def _assigned(
         asked.append(("rounds", request.rounds, "--rounds"))
     if request.model is not None:
         asked.append(("model", request.model, "model"))
+    asked += [("own_metrics", name, "--metric") for name in request.own_metrics]
     if isinstance(request.set, Mapping):
         asked += [(name, given, "--set") for name, given in request.set.items()]
     else:
@@ -208,7 +209,9 @@ def _assigned(
             problems.append(_stranger(name.strip(), key, declared))
             continue
         try:
-            found[key] = declared[key].convert(_whole(key, wanted), where)
+            several = key == "own_metrics" and key in found
+            value = _whole(key, f"{found[key]},{wanted}" if several else wanted)
+            found[key] = declared[key].convert(value, where)
         except UserError as error:
             problems.extend(error.problems)
     _refer(found, of_data, request.data_dir, problems)
@@ -253,15 +256,15 @@ def _refer(found: dict[str, Value], of_data: Mapping[str, str], data_dir: str | 
 
 
 def _whole(key: str, wanted: object) -> object:
-    """What a user gave, with whole paths, so that the run can be resumed from anywhere; a model's file is now one that
-    the user has named."""
+    """What a user gave, with whole paths, so that the run can be resumed from anywhere; a model's file, or a
+    metric's, is now one that the user has named."""
     if key == "dataset":
         return _dataset(str(wanted))
-    if key != "model" or not isinstance(wanted, str):
+    if key not in ("model", "own_metrics") or not isinstance(wanted, str):
         return wanted
-    from trainables import models
+    from trainables import models, own_metrics
 
-    return models.named(wanted)
+    return models.named(wanted) if key == "model" else own_metrics.named(wanted)
 
 
 def _stranger(name: str, key: str, declared: Mapping[str, Parameter]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.auto import request
+from search_spaces.metrics import declarations
 
 VERSION = 1
 
@@ -64,7 +65,9 @@ class AutoRecord:
         data = dataclasses.asdict(self)
         data["methods"] = [dict(item) for item in data["methods"]]
         data["excluded"] = [dict(item) for item in data["excluded"]]
-        return {"version": VERSION, **data, "require": list(self.require)}
+        named = (self.metric, *(one.partition(">")[0].partition("<")[0] for one in self.require))
+        own = declarations(named)
+        return {"version": VERSION, **data, "require": list(self.require)} | ({"own_metrics": own} if own else {})
 
     @classmethod
     def read(cls, folder: Path) -> AutoRecord:

@@ -14,7 +14,7 @@ from fedtune.options import MAX_SEEDS
 from fedtune.record.journal import Direction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, declarations
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Placement(NamedTuple):
     time: float | None = None
 
 
+#: The parameter that lists a user's own metrics, and the key under which a record says how these are declared.
+OWN = "own_metrics"
 #: Keys of options that are gone: records of runs that were begun with an earlier version have them.
 GONE = ("prior",)
 #: What records of an earlier version do not say, and mean.
@@ -169,6 +171,8 @@ class Experiment:
     def to_yaml(self) -> dict[str, Any]:
         """Plain data for `experiment.yaml`."""
         data: dict[str, Any] = {"version": run_folder.VERSION}
+        if own := declarations(name.rpartition(":")[2] for name in str(self.values.get(OWN, "")).split(",")):
+            data[OWN] = own
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             data[item.name] = (
@@ -179,7 +183,7 @@ class Experiment:
     @classmethod
     def from_yaml(cls, data: Mapping[str, Any], where: str) -> Experiment:
         """The experiment that `to_yaml` wrote. Raises `UserError` where a field is missing or unknown."""
-        rest = UNSAID | {key: value for key, value in data.items() if key not in ("version", *GONE)}
+        rest = UNSAID | {key: value for key, value in data.items() if key not in ("version", OWN, *GONE)}
         fields = {item.name for item in dataclasses.fields(cls)}
         problems = [
             f"{where} lacks {key!r}; it was not written by fedtune, or was edited."

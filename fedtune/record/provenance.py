@@ -112,15 +112,17 @@ def went_on(folder: Path) -> str | None:
 
 
 def _own_files(begun: Mapping[str, Any]) -> dict[str, Any]:
-    """`method_file`, `model_file` and `sampler_file` as they are now, of a run whose method, model or sampler was a
-    user's own file and is one."""
-    from trainables import models, registry
+    """`method_file`, `model_file`, `sampler_file` and `metric_file` as they are now, of a run whose method, model,
+    sampler or metric was a user's own file and is one."""
+    from trainables import models, own_metrics, registry
 
     method, model, sampler = begun.get("method_file"), begun.get("model_file"), begun.get("sampler_file")
+    metric = begun.get("metric_file")
     now = {
         "method_file": registry.own_file(str(method["method"])) if isinstance(method, dict) else None,
         "model_file": models.own_file(str(model["model"])) if isinstance(model, dict) else None,
         "sampler_file": sampler_file(str(sampler["sampler"])) if isinstance(sampler, dict) else None,
+        "metric_file": own_metrics.own_file(str(metric["metric"])) if isinstance(metric, dict) else None,
     }
     return {kind: found for kind, found in now.items() if found is not None}
 

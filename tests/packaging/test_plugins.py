@@ -38,6 +38,10 @@ def one_each(task, rng):
     return counts
 
 
+def right(logits, labels):
+    return (logits.argmax(1) == labels).double().mean()
+
+
 def wrong(task, rng):
     return np.ones((task.clients, len(task.sizes)), dtype=int)
 '''
@@ -51,6 +55,8 @@ plugged_blobs = plugged:BLOBS
 [fedtune.partitions]
 one_each = plugged:one_each
 wrong_one = plugged:wrong
+[fedtune.metrics]
+right = plugged:right
 """
 ASKED = """\
 import json
@@ -60,12 +66,15 @@ from search_spaces.errors import UserError
 
 
 settings = {"model": "plugged_net", "clients": 4, "rounds": 1}
-made = plan(SearchRequest("plugged", dataset="plugged_blobs", set={**settings, "partition": "one_each"}))
+asked = {"metric": "test_local_right", "dataset": "plugged_blobs"}
+made = plan(SearchRequest("plugged", **asked, set={**settings, "partition": "one_each"}))
 try:
     plan(SearchRequest("plugged", dataset="plugged_blobs", set={**settings, "partition": "wrong_one"}))
 except UserError as error:
     said = str(error)
-print(json.dumps([{key: made.facts[key] for key in ("method_file", "model_file", "method_title")}, said]))
+assert made.experiment.metric == ("local_right",), made.experiment.metric
+facts = ("method_file", "model_file", "metric_file", "method_title")
+print(json.dumps([{key: made.facts[key] for key in facts}, said]))
 """
 
 
@@ -87,6 +96,7 @@ def test_a_package_brings_methods_models_data_and_partitions(tmp_path: Path) -> 
     assert facts == {
         "method_file": {"method": "plugged", **package},
         "model_file": {"model": "plugged_net", **package},
+        "metric_file": {"metric": "right", **package},
         "method_title": "Plugged",
     }
     assert said.startswith("The partition wrong_one must be a table (clients, classes) of whole numbers"), said

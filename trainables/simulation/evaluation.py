@@ -8,6 +8,7 @@ those predictions. A local model is run on its client's own share only. No gradi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.federation import Federation
+from trainables.own_metrics import Measure
 from trainables.simulation.federated_data import FederatedData, Part
 
 _BATCH = 1024
@@ -28,9 +30,11 @@ def logits_of(module: nn.Module, data: FederatedData, part: Part, positions: Ten
     return torch.cat([module(data.batch(part, chunk)) for chunk in positions.tensor_split(chunks)])
 
 
-def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, float], list[float]]:
-    """Metrics of a global model (on the test set, and on the validation share as `val_…`) and the per-client accuracies
-    on the test side.
+def global_metrics(
+    module: nn.Module, data: FederatedData, measures: Sequence[Measure] = ()
+) -> tuple[dict[str, float], list[float]]:
+    """Metrics of a global model (on the test set, and on the validation share as `val_…`), the user's own `measures`
+    among them, and the per-client accuracies on the test side.
 
     `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients
     keep some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A
@@ -54,6 +58,7 @@ def global_metrics(module: nn.Module, data: FederatedData) -> tuple[dict[str, fl
         }
         measured = per_client.isfinite()
         metrics |= {prefix + name: value for name, value in fairness(per_client[measured], weights[measured]).items()}
+        metrics |= {prefix + measure.name: measure(logits, part.y) for measure in measures}
     return metrics, per_client.tolist()
 
 
@@ -98,22 +103,33 @@ def fairness(accuracies: Tensor, weights: Tensor) -> dict[str, float]:
 
 
 def local_metrics(
-    fed: Federation, data: FederatedData, models: Mapping[int, Callable[[], nn.Module]]
+    fed: Federation,
+    data: FederatedData,
+    models: Mapping[int, Callable[[], nn.Module]],
+    measures: Sequence[Measure] = (),
 ) -> tuple[dict[str, float], list[float | None]]:
     """Local accuracy (test and validation) of the clients that trained, and the vector over all clients (None: did not
     train).
 
     `models` gives each client's module, loaded, one at a time. A model runs on its client's own measured samples where
-    clients keep some, else on its even share; the mean is weighted by n_i. With own samples `p_acc` pools them."""
+    clients keep some, else on its even share; the mean is weighted by n_i. With own samples `p_acc` pools them.
+    The user's own `measures` are averaged likewise, over the clients for which they give a finite number."""
     parts = _parts(data)
     hits: dict[str, list[tuple[int, int] | None]] = {prefix: [None] * fed.clients for prefix, _ in parts}
+    own: dict[str, list[float | None]] = {
+        f"{prefix}local_{measure.name}": [None] * fed.clients for prefix, _ in parts for measure in measures
+    }
     for client, load in sorted(models.items()):
         module = load()
         for prefix, part in parts:
             share = part.own[client] if part.own else part.shares[client]
             if len(share):
-                right = logits_of(module, data, part, share).argmax(dim=1).cpu() == part.y[share]
+                logits = logits_of(module, data, part, share)
+                right = logits.argmax(dim=1).cpu() == part.y[share]
                 hits[prefix][client] = int(right.sum()), len(share)
+                for measure in measures:
+                    value = measure(logits, part.y[share])
+                    own[f"{prefix}local_{measure.name}"][client] = value if math.isfinite(value) else None
     metrics: dict[str, float] = {}
     vector: list[float | None] = []
     for prefix, part in parts:
@@ -122,6 +138,7 @@ def local_metrics(
         measured = [h for h in hits[prefix] if h is not None]
         if part.own and measured:
             metrics[f"{prefix}p_acc"] = sum(right for right, _ in measured) / sum(count for _, count in measured)
+    metrics |= {name: weighted_mean(values, fed.sizes) for name, values in own.items()}
     return metrics, vector
 
 

@@ -22,7 +22,7 @@ from search_spaces import kept_images as kept
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
-from trainables import registry
+from trainables import own_metrics, registry
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
 from trainables.params import average, count_bytes, equal, is_same, put, versions
@@ -91,6 +91,7 @@ class Simulation:
         self.fed, self.data = federated_data.build(self.settings, seed, device, data_dir)
         if problems := registry.kind_problems(self.method, self.config, self.settings, self.fed.kind):
             raise UserError(*problems)
+        self.measures = own_metrics.measures(self.settings.own_metrics, self.fed.classes)
         executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings, self.method, self.config, self.fed)
         self.graphs = Graphs(self.config) if self.executor == "graph" else None
@@ -251,7 +252,7 @@ class Simulation:
         if measured:
             self._keep_personal(measured)
             metrics, row["local_accuracies"] = evaluation.local_metrics(
-                self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in measured.items()}
+                self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in measured.items()}, self.measures
             )
             row |= metrics
         if models and self.method.measures_virtual(self.config):
@@ -274,7 +275,7 @@ class Simulation:
         now = versions(params)
         metrics = next((found for seen, found in (*self.remembered, *before) if is_same(seen, now)), None)
         if metrics is None:
-            metrics = evaluation.global_metrics(self._loaded(params), self.data)
+            metrics = evaluation.global_metrics(self._loaded(params), self.data, self.measures)
         self.remembered.append((now, metrics))
         return metrics[0], list(metrics[1])
 
