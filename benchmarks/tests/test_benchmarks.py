@@ -20,14 +20,10 @@ import torch
 
 from benchmarks import fingerprint, measure, page
 from benchmarks.cases import ORDER, OTHERS, pages
-from benchmarks.cases.methods import METHODS
 from benchmarks.reference import Optimised, Plain
 from benchmarks.results import Case, Goal
-from benchmarks.tests.smooth_adam import smooth_adam
 from tests.contracts.test_executors import exact_round, wide
-from tests.contracts.test_methods import values_for
-from tests.exact import MARGIN, assert_as_exact
-from tests.float64 import in_float64, to_float64
+from tests.exact import assert_as_exact
 from tests.toy import write_toy
 from trainables.simulation.rounds import Simulation
 
@@ -110,86 +106,6 @@ def named(state: Mapping[str, torch.Tensor], exact: Simulation) -> dict[str, tor
         name: tensor.reshape(like.shape)
         for (name, like), tensor in zip((exact.global_model() or {}).items(), state.values(), strict=True)
     }
-
-
-PLAIN = """
-import json, sys, torch
-from benchmarks import plain_torch
-from benchmarks.tests.smooth_adam import smooth_adam
-plain_torch.apply()
-smooth_adam()
-torch.set_num_threads(1)
-from trainables.simulation.rounds import Simulation
-s = Simulation(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]), torch.device("cpu"))
-s.load(torch.load(sys.argv[4]))
-s.exchange()
-torch.save({"model": s.global_model(), "progress": s.save()}, sys.argv[4])
-"""
-
-
-def on_plain_pytorch(method: str, values: dict[str, Any], seed: int, start: Any, file: Path) -> dict[str, Any]:
-    """What the round after `start` reaches in a process whose PyTorch has been made plain: `model`, None where the
-    method has no global one, and `progress`, all that the server and the clients keep."""
-    torch.save(start, file)
-    subprocess.run(
-        [sys.executable, "-c", PLAIN, method, json.dumps(values), str(seed), str(file)], check=True, cwd=ROOT
-    )
-    reached: dict[str, Any] = torch.load(file)
-    return reached
-
-
-def decided_whole_round(method: str, values: dict[str, Any], round_: int) -> tuple[int, Any, Simulation]:
-    """The first seed for which neither a client's nor the server's work in this round comes near a turn, the progress
-    before the round, and the float64 simulation after it. Twice the usual margin: a server's passes follow those of
-    the clients and carry their rounding."""
-    for seed in range(60):
-        before = Simulation(method, values, seed, torch.device("cpu"))
-        for _ in range(round_ - 1):
-            before.exchange()
-        exact = wide(method, values, seed)
-        exact.load(to_float64(before.save()))
-        with in_float64() as mode:
-            exact.exchange()
-        if mode.margin > 2 * MARGIN:
-            return seed, before.save(), exact
-    raise AssertionError("every round comes near a turn")
-
-
-def without_moments(progress: Any) -> Any:
-    """The progress without optimisers' moments: the square of a gradient that is zero but for rounding (a bias before
-    batch normalisation) is nothing but rounding, and the weights show what was made of it."""
-    if not isinstance(progress, dict):
-        return progress
-    return {key: without_moments(value) for key, value in progress.items() if key != "adam"}
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("method", METHODS)
-def test_a_methods_round_on_plain_pytorch_is_that_of_fedtune(
-    method: str, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All models and prototypes that the server and the clients keep after a round with one server step."""
-    monkeypatch.setattr(torch.optim.Adam, "__init__", torch.optim.Adam.__init__)  # put back after the test
-    smooth_adam()
-    # As few places as possible at which a ReLU may turn.
-    small: dict[str, Any] = {"clients": 2, "local_steps": 1, "batch_size": 4, "server_batch_size": 2}
-    # Generators' gradients are far below the eps; such a rate makes their steps larger than rounding.
-    small |= {"gen_lr": 0.1}
-    values = values_for(method, toy, **small)
-    # FedKF's first round is FedAvg's; the others do all that they do in the first.
-    seed, start, exact = decided_whole_round(method, values, round_=2 if method == "fedkf" else 1)
-    plain = without_moments(on_plain_pytorch(method, values, seed, start, tmp_path / "reached")["progress"])
-
-    def reached(**more: Any) -> Any:
-        simulation = Simulation(method, values | more, seed, torch.device("cpu"))
-        simulation.load(start)
-        simulation.exchange()
-        return without_moments(simulation.save())
-
-    assert_as_exact(reached(), plain, without_moments(exact.save()))
-    for key in ("lr", "gen_lr"):  # and not so where the clients, or a generator, do otherwise
-        with pytest.raises(AssertionError, match="from float64"):
-            assert_as_exact(reached(**{key: 1.1 * values[key]}), plain, without_moments(exact.save()))
 
 
 def test_without_a_gpu_it_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.curve_table import save
 from benchmarks.replay import __main__ as command
-from benchmarks.replay import defaults, page
+from benchmarks.replay import defaults
 from benchmarks.replay.auto.section import section
 from benchmarks.replay.defaults import DECIDING, PRESENT, VARIANTS
 from benchmarks.replay.kept import whens, with_others
@@ -151,20 +151,3 @@ def test_only_what_can_be_compared_stands_side_by_side() -> None:
     # Columns of other budgets would be taken for these.
     kept = with_others(first | {"budgets": [1, 2]}, measured("random-1", tables=("two",)))
     assert [*kept["tables"]] == ["two"]
-
-
-def test_the_page_says_what_is_missing() -> None:
-    found = packed.read(command.KEPT)
-    name, other = [n for n in found["tables"] if "oracle-fedtune" in found["tables"][n]["searchers"]][:2]
-    for one, reached, regret in ((name, None, 0.0234), (other, 96, 0.0)):
-        oracle = found["tables"][one]["searchers"]["oracle-fedtune"]
-        oracle["rounds_to_goal"], oracle["budgets"][-1]["regret"]["value"] = reached, regret
-    found["tables"] = {one: found["tables"][one] for one in (name, other)}
-    del found["tables"][other]["searchers"]["random-3"]
-    text = page.markdown(found)
-    assert f"does not get there either within {found['budgets'][-1]} federations' rounds: 2.3 on `{name}`.\n" in text
-    assert f"- `random-3`: not replayed yet on `{other}`." in text
-    found["tables"] = {other: found["tables"][other]}
-    assert "does not get there" not in page.markdown(found)
-    without = page.markdown({key: value for key, value in found.items() if key != "objectives"})
-    assert "## Several objectives" in without and "Not measured yet" in without

@@ -28,7 +28,6 @@ from benchmarks.replay.searchers.oracle import Told
 from benchmarks.replay.simulator import Simulation, Snapshot
 from benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
 from benchmarks.replay.table import Recorded, differences, held_out
-from benchmarks.tables.lines import RECORDED
 from benchmarks.tables.specs import SPECS
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter, Value
@@ -453,18 +452,6 @@ def test_a_peer_searches_where_it_is_installed(name: str) -> None:
             raise
         pytest.skip(NOT_INSTALLED)
     assert str(found) == str(bench.replay(table, task)) and math.isfinite(found[-1].curse)
-
-
-def test_side_by_side_a_peer_may_ask_for_rounds_of_a_federation_that_runs() -> None:
-    """As SMAC3's Hyperband does there, whose budgets are rounded to rounds."""
-    table = bench.tables(RECORDED, ["fedkf"])["fedkf"]
-    try:
-        found = bench.replay(table, bench.Task("fedkf", "smac-hyperband", 0, 32, bench.BUDGETS))
-    except Impossible as reason:
-        if str(reason) != NOT_INSTALLED:
-            raise
-        pytest.skip(NOT_INSTALLED)
-    assert len(found) == len(bench.BUDGETS) and math.isfinite(found[-1].regret)
 
 
 # -- the model of a continuous space -----------------------------------------------------------------------------------

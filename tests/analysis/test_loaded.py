@@ -110,15 +110,6 @@ def test_an_empty_table_is_refused(tmp_path: Path) -> None:
         fedtune.load(varied.crossed(tmp_path / "crossed")).table("effects")
 
 
-def test_tables_are_written_in_every_text_format(root: Path, tmp_path: Path) -> None:
-    found = fedtune.load(root / "grid")
-    text = {kind: found.save("trials", tmp_path / f"t.{kind}").read_text() for kind in ("csv", "tex", "md", "html")}
-    assert text["csv"].startswith("trial,") and text["csv"].count("\n") == 31
-    assert r"\toprule" in text["tex"] and text["md"].count("\n| ") == 32 and "<table>" in text["html"]
-    page = fedtune.load(root / "varied").save("pivot", tmp_path / "p.html", metrics=["amp", "wlp"]).read_text()
-    assert page.count('class="pivot"') == 2 and "https:" not in page
-
-
 def test_a_figure_on_the_command_line(root: Path, tmp_path: Path) -> None:
     def call(*words: object) -> Any:
         return CliRunner().invoke(app, ["figure", str(words[0]), str(root / "varied"), *map(str, words[1:])])

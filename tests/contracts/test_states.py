@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tests.contracts.test_methods import METHODS, simulate
+from tests.contracts.test_methods import CPU, METHODS, same, simulate, values_for
 from trainables import registry
 from trainables.method import Method
+from trainables.simulation.rounds import Simulation
 
 #: Methods of which the average of the clients' local models is measured too: FedAvg, where it is the global model, and
 #: those that share a part of a model or nothing.
@@ -83,6 +85,17 @@ def test_a_state_counts_its_rounds(name: str, toy: Path) -> None:
         s.run_round()
         counted.append(getattr(s.progress.state, "round", None))
     assert counted == ([0, 1, 2] if keeps else [None] * 3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_first_state_is_drawn_from_the_seed_alone(name: str, toy: Path) -> None:
+    """Not from PyTorch's own random numbers, by which a new module's weights are drawn."""
+    made = []
+    for seed, apart in ((3, 1), (3, 2), (4, 1)):
+        torch.manual_seed(apart)
+        made.append(Simulation(name, values_for(name, toy), seed, CPU).save())
+    empty = name in ("fedamp", "feddistill", "fedfomo", "fedproto", "local")  # nothing is drawn before a client trains
+    assert same(made[0], made[1]) and same(made[0], made[2]) is empty
 
 
 def test_some_methods_keep_the_number_of_rounds_and_some_do_not() -> None:

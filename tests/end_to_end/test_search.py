@@ -109,17 +109,6 @@ def test_interrupted_cleanly(whole: Path, toy: Path, tmp_path: Path, number: sig
     assert frozen(folder) == frozen(whole)
 
 
-def test_a_second_driver_is_refused(toy: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "mine"
-    process = background(toy, tmp_path, "mine", "--trials", 1000, "--rounds", 20)  # goes on until it is interrupted
-    wait_for_rounds(folder, 4, process)
-    second = fedtune("resume", folder, cwd=tmp_path)
-    assert second.returncode == 2 and "driven by another process" in second.stderr and "Traceback" not in second.stderr
-    assert json.loads(fedtune("status", folder, "--json", cwd=tmp_path).stdout)["state"] == "running"
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-
-
 @pytest.mark.guard("from a search to the winner, trained for real")
 def test_export_and_final_run(whole: Path, toy: Path, tmp_path: Path) -> None:
     done = fedtune("export", whole, "-o", "best.yaml", cwd=tmp_path)

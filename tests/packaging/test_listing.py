@@ -227,38 +227,10 @@ def test_doctor_tells_of_clusters_that_no_search_joins(
     assert len([check for check in json.loads(cli("doctor", "--json").stdout) if check["name"] == "cluster"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("compiled", "kept", "noted"), [(False, False, True), (False, True, False), (True, False, False)]
-)
-def test_doctor_notes_packages_that_are_compiled_at_every_import(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    compiled: bool,
-    kept: bool,
-    noted: bool,
-) -> None:
-    code = tmp_path / "init.pyc"
-    if compiled:
-        code.touch()
-    spec = importlib.machinery.ModuleSpec("torch", None)
-    spec.cached = str(code)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
-    monkeypatch.setattr("sys.dont_write_bytecode", not kept)
-    assert [(check.name, check.state) for check in doctor._compiled()] == [("byte-code", "note")] * noted
-
-
 def test_the_list_of_commands_has_whole_sentences(cli: Cli) -> None:
     shown = cli("--help", columns=80).stdout
     assert "..." not in shown.partition("Commands:")[2] and max(map(len, shown.splitlines())) <= 80
     assert "Find the method, its hyper-parameters and the model, within a budget." in " ".join(shown.split())
-
-
-@pytest.mark.parametrize("listing", [("methods",), ("methods", "dfrd"), ("spaces",), ("metrics",), ("datasets",)])
-def test_nothing_is_wider_than_80_columns_or_broken_inside_a_word(cli: Cli, listing: tuple[str, ...]) -> None:
-    narrow, wide = (cli(*listing, columns=columns).stdout for columns in (80, 1000))
-    assert all(len(line) <= 80 for line in narrow.splitlines())
-    words = set(wide.split())
-    assert all(word in words or word.endswith("…") or set(word) == {"─"} for word in narrow.split())
 
 
 def test_what_is_copied_stands_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

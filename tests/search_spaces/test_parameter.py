@@ -192,16 +192,6 @@ def test_another_default_keeps_what_it_does_not_change() -> None:
     assert said(Part)["rate"] == said(Whole)["rate"] | {"default": 0.7, "source": "Eq. 2", "tune": False}
 
 
-def test_a_parameter_made_by_hand_says_nothing_more_either() -> None:
-    made = Parameter("x", "real", 0.5, "X.")
-    assert {f.name: getattr(made, f.name) for f in fields(made)} == NOTHING | {
-        "name": "x",
-        "kind": "real",
-        "default": 0.5,
-        "doc": "X.",
-    }
-
-
 @pytest.mark.parametrize(
     ("low", "high", "must"),
     [

@@ -50,21 +50,6 @@ def dimensions(draw: Any) -> Dimension:
 
 
 @given(dimensions())
-def test_a_dimension_survives_optuna_and_back(dimension: Dimension) -> None:
-    there = dimension.distribution()
-    back = Dimension.from_distribution(dimension.parameter, there)
-    for field in ("low", "high", "log", "step", "options"):
-        assert getattr(back, field) == getattr(dimension, field)
-    assert back.distribution() == there
-
-
-@given(dimensions())
-def test_optuna_keeps_a_dimension_in_its_own_storage(dimension: Dimension) -> None:
-    text = optuna.distributions.distribution_to_json(dimension.distribution())
-    assert optuna.distributions.json_to_distribution(text) == dimension.distribution()
-
-
-@given(dimensions())
 def test_a_space_survives_json(dimension: Dimension) -> None:
     space = Space(
         "s",
@@ -209,6 +194,7 @@ def test_cells_counts_the_grid_without_making_it() -> None:
 
 def test_numbers_without_a_grid_are_spaced_evenly_on_their_scale() -> None:
     assert Dimension(DECLARED["alpha"], 0.0, 2.0).values() == (0.0, 0.5, 1.0, 1.5, 2.0)
+    assert Dimension(DECLARED["alpha"], 0.0, 2.0).values(1) == (0.0,)
     assert Dimension(DECLARED["alpha"], 0.0, 0.3).values(4) == (0.0, 0.1, 0.2, 0.3)
     assert Dimension(DECLARED["rate"], 1e-3, 1e-1, log=True).values(3) == (1e-3, 1e-2, 1e-1)
     assert Dimension(DECLARED["rho"], 0, 100).values(3) == (0, 50, 100)
@@ -268,51 +254,23 @@ def test_the_declared_point_goes_into_the_declared_option() -> None:
     assert Space("s", "m", {"kind": Dimension(kind, options=("a", "b"), children=narrow)}).declared_point() is None
 
 
-def test_reachable_is_the_largest_step_below() -> None:
-    assert reachable(0.0, 1.0, 0.3) == 0.9
-    assert reachable(0.0, 0.9, 0.3) == 0.9
-    assert reachable(2, 9, 3) == 8
-    assert reachable(0.0, 0.35, None) == 0.35
-
-
-@pytest.mark.parametrize(
-    "dimension",
-    [
-        Dimension(Parameter("a", "real", 1.0, "doc", low=0.01, high=4.0, log=True), 0.01, 4.0, log=True),
-        Dimension(Parameter("a", "real", 1.0, "doc", low=0.0, high=4.0), 0.0, 4.0, step=0.5),
-        Dimension(Parameter("a", "integer", 2, "doc", low=1, high=64, log=True), 1, 64, log=True),
-        Dimension(Parameter("a", "integer", 2, "doc", low=1, high=64), 1, 64, step=9),
-        Dimension(Parameter("a", "choice", "x", "doc", options=("x", "y")), options=("x", "y")),
-        Dimension(Parameter("a", "flag", True, "doc")),
-    ],
-)
-def test_what_is_asked_of_a_trial_is_the_dimensions_distribution(dimension: Dimension) -> None:
-    trial = optuna.create_study().ask()
-    values = dimension.suggest(trial)
-    assert trial.distributions == {"a": dimension.distribution()} and values == trial.params
-
-
-def test_a_grid_of_one_point_is_the_lower_end() -> None:
-    assert Dimension(Parameter("a", "real", 1.0, "doc", low=0.0, high=2.0), 0.0, 2.0).values(1) == (0.0,)
-
-
 @pytest.mark.parametrize(
     ("low", "high", "step", "top"),
-    [(0, 10, 3, 9), (0, 1, 0.3, 0.9), (0.0, 10, 3, 9.0), (0.5, 2.0, 0.4, 1.7), (0, 9, 3, 9)],
+    [
+        (0, 10, 3, 9),
+        (0, 1, 0.3, 0.9),
+        (0.0, 10, 3, 9.0),
+        (0.5, 2.0, 0.4, 1.7),
+        (0, 9, 3, 9),
+        (2, 9, 3, 8),
+        (0.0, 0.9, 0.3, 0.9),
+    ],
 )
-def test_the_top_is_a_whole_number_where_low_and_step_are(low: float, high: float, step: float, top: float) -> None:
+def test_reachable_is_the_largest_step_below_and_whole_where_low_and_step_are(
+    low: float, high: float, step: float, top: float
+) -> None:
     found = reachable(low, high, step)
     assert (found, type(found)) == (top, type(top))
-
-
-@pytest.mark.parametrize("one_at_a_time", [False, True])
-def test_json_keeps_whether_a_grid_goes_one_at_a_time(one_at_a_time: bool) -> None:
-    kept = Space("s", "m", {}, one_at_a_time=one_at_a_time).to_json()
-    assert Space.from_json(kept).one_at_a_time is one_at_a_time
-
-
-def test_a_space_selects_on_validation_data_unless_it_says_otherwise() -> None:
-    assert not Space("s", "fedavg", {}).select_on_test
 
 
 def test_a_space_that_says_nothing_more_selects_on_validation_data() -> None:

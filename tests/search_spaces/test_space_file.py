@@ -295,26 +295,44 @@ def test_one_at_a_time(tmp_path: Path, declared: Declared) -> None:
     ]
 
 
-def test_bounds_may_be_the_ends_of_the_grid(tmp_path: Path, declared: Declared) -> None:
-    space = load(tmp_path, "method: m\nsearch:\n  alpha: {grid: [0.25, 1.5], low: 0.25, high: 1.5}\n", declared)
-    assert (space.search["alpha"].low, space.search["alpha"].high) == (0.25, 1.5)
+@dataclass(frozen=True)
+class Plain:
+    ones: int = integer(3, low=1, high=9, step=1, doc="A whole number with a step of one.")
+    free: float = real(1.0, log=True, doc="A log-scaled number without bounds.")
 
 
 @pytest.mark.parametrize(
-    ("entry", "ends"),
+    ("entry", "low", "high", "step", "log"),
     [
-        ("{low: 0.5}", (0.5, 10.0)),
-        ("{low: 0.01}", (0.01, 0.3)),
-        ("{high: 1e-4}", (1e-6, 1e-4)),
-        ("{high: 0.1}", (1e-3, 0.1)),
+        ("alpha: {grid: [0.25, 1.5], low: 0.25, high: 1.5}", 0.25, 1.5, None, False),  # the ends of the grid
+        ("alpha: {grid: [0.5], low: 0.5}", 0.5, 0.5, None, False),
+        ("alpha: {grid: [0.5], high: 0.5}", 0.5, 0.5, None, False),
+        # The rate is declared in [1e-6, 10] and searched in [1e-3, 0.3]: an end beyond leaves all up to the bound.
+        ("rate: {low: 0.5}", 0.5, 10.0, None, True),
+        ("rate: {low: 0.01}", 0.01, 0.3, None, True),
+        ("rate: {high: 1e-4}", 1e-6, 1e-4, None, True),
+        ("rate: {high: 0.1}", 1e-3, 0.1, None, True),
+        # A high that no declared step reaches is lowered; a grid has no step.
+        ("even: {low: 4, high: 9}", 4, 8, 2, False),
+        ("decay: {grid: [0.05, 0.12]}", 0.05, 0.12, None, False),
+        # Without a step the declared one is taken; one of 1 need not be said of whole numbers.
+        ("decay: {low: 0.2}", 0.2, 1.0, 0.1, False),
+        ("rho: {low: 1}", 1, 100, None, False),
+        ("rho: {low: 0, high: 10, step: 1}", 0, 10, None, False),
+        ("rho: {low: 0, high: 10, step: 2}", 0, 10, 2, False),
+        ("ones: {low: 2}", 2, 9, None, False),
+        # A declared scale is logarithmic only above zero.
+        ("free: {low: -2.0, high: 2}", -2.0, 2.0, None, False),
+        ("free: {low: 0.0, high: 2}", 0.0, 2.0, None, False),
+        ("free: {low: 0.5, high: 2}", 0.5, 2.0, None, True),
     ],
 )
-def test_an_end_beyond_the_default_search_leaves_all_up_to_the_declared_bound(
-    tmp_path: Path, declared: Declared, entry: str, ends: tuple[float, float]
+def test_what_an_entry_does_not_say_follows_from_the_declaration(
+    tmp_path: Path, declared: Declared, entry: str, low: float, high: float, step: float | None, log: bool
 ) -> None:
-    """The rate is declared in [1e-6, 10] and searched in [1e-3, 0.3] by default."""
-    dimension = load(tmp_path, f"method: m\nsearch:\n  rate: {entry}\n", declared).search["rate"]
-    assert (dimension.low, dimension.high) == ends
+    known = declared | parameters(Plain)
+    (found,) = load(tmp_path, f"method: m\nsearch: {{{entry}}}\n", known).search.values()
+    assert (found.low, found.high, found.step, found.log) == (low, high, step, log)
 
 
 def test_every_problem_of_a_list_of_options_is_said(tmp_path: Path, declared: Declared) -> None:
@@ -324,61 +342,6 @@ def test_every_problem_of_a_list_of_options_is_said(tmp_path: Path, declared: De
         "'mul' is listed twice for merge_op",
         "'div'",
     ]
-
-
-@pytest.mark.parametrize(("entry", "high"), [("even: {low: 4, high: 9}", 8), ("decay: {grid: [0.05, 0.12]}", 0.12)])
-def test_a_high_that_no_declared_step_reaches_is_lowered_but_for_a_grid(
-    tmp_path: Path, declared: Declared, entry: str, high: float
-) -> None:
-    (dimension,) = load(tmp_path, f"method: m\nsearch: {{{entry}}}\n", declared).search.values()
-    assert dimension.high == high
-
-
-@pytest.mark.parametrize("end", ["low", "high"])
-def test_a_grid_of_one_value_with_that_value_as_an_end_is_that_value_alone(
-    tmp_path: Path, declared: Declared, end: str
-) -> None:
-    dimension = load(tmp_path, f"method: m\nsearch: {{alpha: {{grid: [0.5], {end}: 0.5}}}}\n", declared).search["alpha"]
-    assert (dimension.low, dimension.high, dimension.values()) == (0.5, 0.5, (0.5,))
-
-
-@pytest.mark.parametrize(
-    ("entry", "step"), [("rho: {low: 1}", None), ("even: {low: 4}", 2), ("decay: {low: 0.2}", 0.1)]
-)
-def test_without_a_step_the_declared_one_is_taken(
-    tmp_path: Path, declared: Declared, entry: str, step: float | None
-) -> None:
-    (dimension,) = load(tmp_path, f"method: m\nsearch: {{{entry}}}\n", declared).search.values()
-    assert dimension.step == step
-
-
-@pytest.mark.parametrize(("step", "kept"), [(1, None), (2, 2)])
-def test_whole_numbers_take_a_step_of_one_without_saying_so(
-    tmp_path: Path, declared: Declared, step: int, kept: int | None
-) -> None:
-    space = load(tmp_path, f"method: m\nsearch:\n  rho: {{low: 0, high: 10, step: {step}}}\n", declared)
-    assert space.search["rho"].step == kept
-
-
-@dataclass(frozen=True)
-class Plain:
-    ones: int = integer(3, low=1, high=9, step=1, doc="A whole number with a step of one.")
-    free: float = real(1.0, log=True, doc="A log-scaled number without bounds.")
-
-
-@pytest.mark.parametrize(("low", "log"), [(-2.0, False), (0.0, False), (0.5, True)])
-def test_a_declared_scale_is_logarithmic_only_above_zero(tmp_path: Path, low: float, log: bool) -> None:
-    declared = parameters(Plain)
-    dimension = load(tmp_path, f"method: m\nsearch: {{free: {{low: {low}, high: 2}}}}\n", declared).search["free"]
-    assert (dimension.log, dimension.low, dimension.high) == (log, low, 2.0)
-
-
-def test_a_declared_step_of_one_is_none_for_whole_numbers_and_a_grid_has_none(
-    tmp_path: Path, declared: Declared
-) -> None:
-    ones = load(tmp_path, "method: m\nsearch: {ones: {low: 2}}\n", parameters(Plain)).search["ones"]
-    assert (ones.step, ones.low, ones.high) == (None, 2, 9)
-    assert load(tmp_path, "method: m\nsearch: {decay: {grid: [0.05, 0.12]}}\n", declared).search["decay"].step is None
 
 
 VARIED = """

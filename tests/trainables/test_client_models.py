@@ -157,7 +157,9 @@ def test_a_trial_saves_them_and_a_resumed_one_the_same(
         cards = [json.loads(path.with_suffix(".json").read_text()) for path in (one, other)]
         assert cards[0] == cards[1] and cards[0]["version"] == 1
         assert {card["selected_by"] for card in cards[0]["clients"].values()} == {"val_local_accuracy"}
-        assert (tmp_path / "whole" / f"model-{seed}.safetensors").exists() == (name != "local")
+        models = [tmp_path / where / f"model-{seed}.safetensors" for where in ("whole", "cut")]
+        assert [path.exists() for path in models] == [name != "local"] * 2
+        assert name == "local" or models[0].read_bytes() == models[1].read_bytes()
         with safe_open(one, "pt") as stored:
             assert {key.split("/")[0] for key in stored.keys()} == set(cards[0]["clients"])  # noqa: SIM118
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainables import models
-from trainables.federation import ClientData, Federation, Images, budgets, gather, normalise
+from trainables.federation import ClientData, Federation, Images, gather, normalise
 from trainables.params import take
 
 TRAIN, TEST = (
@@ -39,13 +39,6 @@ def federation(**changes: Any) -> Federation:
 
 def client(positions: list[int], y: list[int]) -> ClientData:
     return ClientData(0, IMAGES, torch.tensor(positions), torch.tensor(y), 4, MEAN, STD, CPU)
-
-
-def test_width_budgets() -> None:
-    """R_i = (1/2)^min(σ, ⌊ρ i/N⌋), by hand."""
-    assert budgets(5, 4, 2) == (1.0, 0.5, 0.25, 0.25, 0.25)  # ⌊4 i/5⌋ = 0, 1, 2, 3, 4
-    assert budgets(3, 0, 2) == (1.0, 1.0, 1.0)
-    assert budgets(4, 2, 3) == (1.0, 0.5, 0.5, 0.25)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import math
 import os
 import re
 import socket
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -184,44 +183,6 @@ def test_prints_go_to_the_trials_log(
     assert "a word" not in capsys.readouterr().out
 
 
-def test_the_real_engine_goes_on_bit_for_bit(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
-    values = {"dataset": str(toy), "rounds": 3, "clients": 3, "local_steps": 2, "model": "lenet5", "partition": "iid"}
-
-    def made(folder: str) -> Job:
-        return Job(
-            0,
-            str(tmp_path / folder),
-            "fedavg",
-            values,
-            (0, 1),
-            ("val_global_accuracy",),
-            (1,),
-            Never(),
-            keep_models=True,
-        )
-
-    whole, _ = run(Trial({"job": made("whole")}))
-    assert whole.stop_reason == "completed", whole.error
-    trial = Trial({"job": made("cut")})
-    trial.step()
-    trial.cleanup()
-    again, _ = run(Trial({"job": made("cut")}))
-    timeless = [
-        {k: v for k, v in row.items() if not k.startswith("seconds")}
-        for row in read_rows(tmp_path / "whole" / "rounds.jsonl")
-    ]
-    assert [
-        {k: v for k, v in row.items() if not k.startswith("seconds")}
-        for row in read_rows(tmp_path / "cut" / "rounds.jsonl")
-    ] == timeless
-    assert again.curve == whole.curve
-    for seed in (0, 1):
-        assert (tmp_path / "cut" / f"model-{seed}.safetensors").read_bytes() == (
-            tmp_path / "whole" / f"model-{seed}.safetensors"
-        ).read_bytes()
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -260,10 +221,6 @@ def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
     ) and again.curve == whole.curve
 
 
-def test_another_error_is_no_lack_of_memory(tmp_path: Path) -> None:
-    assert not run(Trial({"job": job(tmp_path / "t", trouble="raise")}))[0].out_of_memory
-
-
 def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
     trial = Trial({"job": job(tmp_path / "t")})
@@ -275,20 +232,6 @@ def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.M
     assert (
         600.0 <= run(Trial({"job": job(tmp_path / "t")}))[0].seconds < 660.0
     )  # three rounds of two seeds, and one of now
-
-
-def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
-    (tmp_path / "t").mkdir()
-    for name in (".checkpoint.0123456789abcdef.tmp", ".rounds.jsonl.fedcba9876543210.tmp", ".checkpoint.own"):
-        (tmp_path / "t" / name).write_text("half")
-    run(Trial({"job": job(tmp_path / "t")}))
-    assert {path.name for path in (tmp_path / "t").iterdir()} == {
-        ".checkpoint.own",  # only looks alike
-        "rounds.jsonl",
-        "checkpoint",
-        "partition.json",
-        "log.txt",
-    }
 
 
 def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,11 +317,3 @@ def test_a_machine_without_the_run_directory_interrupts_and_writes_nothing(
         )
         assert not other.parent.exists() and [path.name for path in seen.parent.iterdir()] == [seen.name]
     assert ending(Token(str(seen), "random")).stop_reason == "completed"
-
-
-def test_a_shared_disk_may_take_its_time(tmp_path: Path) -> None:
-    path = tmp_path / "late"
-    late = threading.Timer(0.5, path.write_text, ("random",))
-    late.start()
-    Token(str(path), "random").check()
-    late.join()

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.figures import attack, figure
+from analysis.figures import attack
 from analysis.labels import Labels
-from analysis.loaded import load as loaded_of
-from analysis.report import build
-from analysis.report.comparison import write_figure
 from analysis.runs import Run, load_run
 from search_spaces import run_folder
 from tests.analysis.figures.test_images import pixels
@@ -97,14 +94,3 @@ def test_runs_of_one_method_are_called_by_their_names(root: Path, tmp_path: Path
 def test_a_file_that_is_not_what_it_should_be_is_left_out(root: Path, tmp_path: Path, wrong: dict[str, Any]) -> None:
     run = attacked(root, tmp_path / "a", "One", "digits", images(10, 20), **wrong)
     assert "fedtune attack RUN" in str(attack.needs([run]))
-
-
-def test_reports_and_comparisons_have_it(root: Path, tmp_path: Path) -> None:
-    runs = [attacked(root, tmp_path / name, name, "digits", images(10)) for name in ("One", "Two")]
-    pages = [build(runs, tmp_path / "both.html"), build(runs[:1], tmp_path / "one.html")]
-    from analysis.tables.compare import compare
-
-    pages.append(write_figure(compare(runs), tmp_path / "compared.html"))
-    for page in pages:
-        assert figure("attack").title in page.read_text()
-    assert loaded_of([run.path for run in runs]).figure("attack").layout.xaxis.ticktext == ("original", "One", "Two")

@@ -11,7 +11,6 @@ import yaml
 
 from analysis.figures import factor, figure, rounds, spread
 from analysis.labels import Labels
-from analysis.report import build
 from analysis.runs import load_runs
 from analysis.tables.cells import cells
 from search_spaces import run_folder
@@ -131,17 +130,3 @@ def test_boxes_of_several_runs_by_name(root: Path, tmp_path: Path) -> None:
     variants = spread.data(load_runs(root / "fairness"), ["amp"])
     assert [of for _, of in variants.panels] == ["ω = 10", "ω = 1", "ω = 0.1"] and len(variants.rows) == 2
     assert set(variants.table.groupby(["panel", "row"]).size()) == {3}
-
-
-def test_the_report_tells_every_condition_by_itself(root: Path) -> None:
-    text = build(root / "fairness").read_text()
-    assert "Best configuration under each condition" in text and "Best configuration:" not in text
-    assert "What a variant changes under each condition: Global accuracy, test" in text
-    assert "--where omega=10 -o best-1.yaml" in text and "ω = 0.1</h3>" in text
-    for place in range(3):
-        run = load_runs(root / "fairness")[0]
-        best = run.within(run.conditions[place]).best
-        assert best is not None
-        mean, std = varied.mean_std(varied.last(root / "fairness", best, "global_accuracy"))
-        assert f"{100 * mean:.2f}\u00a0±\u00a0{100 * std:.2f} %" in text  # a line does not break there
-    assert "Results under each condition" in build(root / "crossed").read_text()

@@ -70,15 +70,6 @@ def test_features_are_no_images(run: Run) -> None:
         assert figure.needs([run]) is not None
 
 
-@pytest.mark.parametrize("missing", ["features", "features_seen", "features_labels", "features_share"])
-def test_a_part_alone_is_left_out(run: Run, missing: str) -> None:
-    found = arrays(0)
-    del found[missing]
-    write(run.path, 0, 3, found)
-    assert not kept_files.images_of_trial(run, 0).at(SEED, 3)
-    assert features.data([run]).note == "After round 1."
-
-
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [

@@ -16,7 +16,6 @@ import pytest
 
 from analysis.figures import (
     curves,
-    figure,
     figures,
     heatmap,
     history,
@@ -30,7 +29,6 @@ from analysis.figures import (
 from analysis.labels import Labels
 from analysis.runs import Run, load_run
 from search_spaces import run_folder
-from search_spaces.errors import UserError
 from tests.analysis import synthetic
 
 RUNS = ("grid", "tpe", "wide", "other", "final", "pareto")
@@ -72,11 +70,6 @@ def test_an_empty_or_unfinished_run_never_breaks_a_figure(name: str, root: Path,
     runs = [run, run] if one.many else [run]
     if one.needs(runs) is None:
         assert one.draw(runs, Labels.of(runs)).data
-
-
-def test_an_unknown_figure_is_told_with_the_nearest() -> None:
-    with pytest.raises(UserError, match="Did you mean 'heatmap'"):
-        figure("heatmaps")
 
 
 def test_a_grid_shows_every_cell_with_its_value_and_marks_the_chosen_one(loaded: dict[str, Run]) -> None:
@@ -310,8 +303,3 @@ def test_no_figure_of_a_final_run_speaks_of_a_chosen_trial(name: str, loaded: di
     run, figure = loaded["final"], figures()[name]
     if figure.needs([run]) is None:
         assert "chosen" not in str([trace.name for trace in figure.draw([run], Labels.of([run])).data])
-
-
-def test_text_of_a_run_is_inert_in_figures() -> None:
-    labels = Labels({"a": {"key": "a", "symbol": "<b>x</b>", "kind": "real"}})
-    assert "<b>" not in labels.parameter("a") and "<b>" not in labels.symbol("a") and "<i>" not in labels.metric("<i>")

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.figures import figure, rounds
+from analysis.figures import rounds
 from analysis.labels import Labels
-from analysis.pivots import pivots
-from analysis.report import build
 from analysis.runs import load_runs
-from analysis.tables.cells import cells
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
@@ -141,12 +138,3 @@ def test_it_says_what_it_needs(root: Path, tmp_path: Path) -> None:
     assert str(rounds.needs(load_runs(empty))).startswith("Curves over rounds need a metric that was measured")
     one, bare = load_runs([root / "one", empty])
     assert "every run; empty has none." in str(rounds.needs([one, dataclasses.replace(bare, frozen=[])]))
-
-
-def test_pages_of_several_runs_draw_it(root: Path, tmp_path: Path) -> None:
-    crossed = build([root / "fairness", root / "crossed"], tmp_path / "both.html").read_text()
-    assert 'data-figure="rounds"' in crossed
-    page = pivots(root / "fairness", metrics=["amp"], variants=["merge_op"]).page(tmp_path / "pivot.html").read_text()
-    assert 'data-figure="rounds"' in page and 'data-figure="factor"' in page
-    assert rounds.drawing(cells(load_runs(root / "fairness"), where={"omega": "1"}), ["amp"]).panels == [("amp", "")]
-    assert figure("rounds").across and figure("rounds").many

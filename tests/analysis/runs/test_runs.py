@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import stat
 from functools import partial
@@ -135,13 +134,6 @@ def test_a_moved_run_with_odd_characters_in_its_path(copy: Path, tmp_path: Path)
     assert run.name == "<script>" and len(run.trials) == 24 and not run.rounds.empty
 
 
-def test_two_objectives_have_a_front(root: Path) -> None:
-    run = load_run(root / "pareto")
-    assert run.directions == ("maximize", "minimize") and run.best in run.front
-    # Traffic is equal everywhere, so only the most accurate trial is optimal.
-    assert run.front == [run.best]
-
-
 def test_of_two_objectives_the_knee_of_the_front_is_chosen(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path / "two", trials=25, metric=("val_global_accuracy", "fm"))
     last = load_run(folder).finals["global_accuracy"]
@@ -216,23 +208,6 @@ def test_runs_of_one_name_are_told_apart(root: Path, copy: Path, tmp_path: Path)
     assert run_names([load_run(copy), load_run(copy)]) == [f"{copy.parent.name}/copy #1", f"{copy.parent.name}/copy #2"]
 
 
-def test_ten_thousand_trials_are_read_and_drawn_in_seconds(tmp_path: Path) -> None:
-    import time
-
-    from analysis.report import build
-
-    synthetic.write(
-        tmp_path / "large", trials=250, rounds=4, seeds=(0,), keys=("alpha", "lambda", "lr"), published=None
-    )
-    synthetic.multiply(tmp_path / "large", 40)
-    started = time.perf_counter()
-    run = load_run(tmp_path / "large")
-    assert len(run.trials) == 10_000 and len(run.rounds) > 15_000
-    read = time.perf_counter() - started
-    page = build(tmp_path / "large")
-    assert read < 40 and time.perf_counter() - started < 120 and os.path.getsize(page) < 30e6
-
-
 def test_the_last_value_is_that_of_the_rounds_whatever_the_study_says(copy: Path) -> None:
     """A driver that was killed has told the study nothing, and what it told is a copy."""
     run = load_run(copy)
@@ -259,10 +234,3 @@ def test_a_metric_that_was_not_finite_for_one_seed_has_no_last_value(copy: Path)
     run = load_run(copy)
     assert np.isnan(run.finals.loc[0, "global_accuracy"]) and "global_accuracy" not in run.measured(0)
     assert np.isfinite(run.finals.loc[0, "local_accuracy"])
-
-
-def test_a_run_without_its_trials_folders_still_has_its_objectives(copy: Path) -> None:
-    shutil.rmtree(copy / run_folder.TRIALS)
-    run = load_run(copy)
-    assert run.best is not None and list(run.finals.columns) == list(run.metrics)
-    assert run.finals.loc[run.best, run.metrics[0]] == run.trials.set_index("number").loc[run.best, "value"]

@@ -19,7 +19,6 @@ from analysis.figures import rounds
 from analysis.report.comparison import write_figure
 from analysis.runs import Run
 from analysis.tables.compare import compare
-from analysis.tables.table import Column, Table
 from fedtune.cli import app
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -311,8 +310,3 @@ def test_the_figure_is_one_offline_page(pair: list[Path], tmp_path: Path) -> Non
         and 'data-figure="rounds"' in text
         and "https:" not in text.replace(get_plotlyjs(), "")
     )
-
-
-def test_a_csv_cell_cannot_become_a_formula_and_latex_is_escaped() -> None:
-    table = Table([Column("a", "a_b", str, right=False)], [{"a": "=1+1"}, {"a": "50 % & λ_1"}])
-    assert "'=1+1" in table.csv() and r"50 \% \& $\lambda$\_1" in table.latex() and r"a\_b" in table.latex()

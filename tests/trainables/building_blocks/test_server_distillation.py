@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tests.contracts.test_methods import CPU, same, values_for
-from trainables.building_blocks.distillation_bases import initial_generator
 from trainables.building_blocks.server_distillation import Batch, Phases, label_distribution
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
@@ -22,21 +22,18 @@ def test_shares_and_label_probabilities_are_single_precision(counts: torch.Tenso
     assert found.weights.dtype == found.probabilities.dtype == torch.float32
 
 
+def test_shares_and_label_probabilities_follow_the_counts() -> None:
+    """DFRD Sec. 3.2: τ_{i,y} = n_i^y / Σ_j n_j^y, p(y) = Σ_j n_j^y / n; class 2 has no data."""
+    found = label_distribution(torch.tensor([[1, 4, 0], [3, 0, 0]]), 2, 3)
+    np.testing.assert_allclose(found.weights.numpy(), [[0.25, 1.0, 0.5], [0.75, 0.0, 0.5]])
+    np.testing.assert_allclose(found.probabilities.numpy(), [0.5, 0.5, 0.0])
+
+
 def test_without_any_sample_counted_all_are_equal() -> None:
     found = label_distribution(torch.zeros(2, 4, dtype=torch.int64), 2, 4)
     assert found.weights.tolist() == [[0.5] * 4] * 2 and found.probabilities.tolist() == [0.25] * 4
     one = label_distribution(torch.tensor([[0, 0, 1, 0], [0, 0, 0, 0]]), 2, 4)
     assert one.weights[:, 2].tolist() == [1.0, 0.0] and one.probabilities.tolist() == [0.0, 0.0, 1.0, 0.0]
-
-
-def test_the_first_generator_is_drawn_from_the_seed_alone(toy: Path) -> None:
-    made = []
-    for seed, apart in ((3, 1), (3, 2), (4, 1)):
-        torch.manual_seed(apart)
-        s = Simulation("dfrd", values_for("dfrd", toy), seed, CPU)
-        made.append(s.progress.state.generator)
-        assert same(initial_generator(s.config, s.fed), made[-1])
-    assert same(made[0], made[1]) and not same(made[0], made[2])
 
 
 def test_phases_begin_with_the_weights_they_are_given(toy: Path) -> None:
@@ -86,18 +83,6 @@ def test_the_optimisers_of_a_phase_are_new_where_that_is_asked(reset: bool, toy:
         phases.distillation_phase(of_student)
     numbers = [[[id(one) for one in each].index(id(other)) for other in each] for each in used]
     assert numbers == ([[0, 0, 2, 2], [0, 0, 0, 3, 3, 3]] if reset else [[0] * 4, [0] * 6])
-
-
-def test_the_phases_of_an_alternation_have_optimisers_of_their_own_where_they_are_rebuilt(toy: Path) -> None:
-    """A phase begins anew even right after another one of its kind."""
-    s = Simulation("dfrd", values_for("dfrd", toy, reset_optim_each_phase=True), 3, CPU)
-    model, generator = s.fed.initial_params(), s.progress.state.generator
-    phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
-    made = [(phases.adam, phases.sgd)]
-    for phase in (phases.generator_phase, phases.distillation_phase):
-        phase(lambda batch: phases.student(batch.seen).square().mean())
-        made.append((phases.adam, phases.sgd))
-    assert len({id(adam) for adam, _ in made}) == len({id(sgd) for _, sgd in made}) == 3
 
 
 def test_the_generators_phase_leaves_the_students_statistics(toy: Path) -> None:

@@ -6,7 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.contracts.test_methods import CPU, same, values_for
 from trainables.building_blocks.split_model import body_of, head_of, initial_generator
@@ -16,15 +15,6 @@ from trainables.simulation.rounds import Simulation
 
 def federation(toy: Path, seed: int) -> Federation:
     return Simulation("fedcg", values_for("fedcg", toy), seed, CPU).fed
-
-
-def test_the_first_generator_is_drawn_from_the_seed_alone(toy: Path) -> None:
-    torch.manual_seed(1)
-    first = initial_generator(federation(toy, 3), 8)
-    torch.manual_seed(2)
-    fed = federation(toy, 3)
-    assert same(initial_generator(fed, 8), first) and same(initial_generator(fed, 8), first)
-    assert not same(initial_generator(federation(toy, 4), 8), first)
 
 
 @pytest.mark.parametrize("hidden", [(512, 256), (7,)])

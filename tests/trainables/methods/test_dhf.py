@@ -69,14 +69,6 @@ def test_class_means_leave_running_statistics(toy: Path) -> None:
     assert same(dict(module.state_dict()), before)
 
 
-def test_the_first_global_model_is_drawn_from_the_seed_alone(toy: Path) -> None:
-    made = []
-    for seed, apart in ((3, 1), (3, 2), (4, 1)):
-        torch.manual_seed(apart)
-        made.append(Simulation("dhf", values_for("dhf", toy), seed, CPU).progress.state.model)
-    assert same(made[0], made[1]) and not same(made[0], made[2])
-
-
 OWN = random(3, C, P, seed=5)
 COUNTS = torch.tensor([[3, 0, 1, 0], [1, 2, 0, 0], [0, 4, 4, 0]])
 

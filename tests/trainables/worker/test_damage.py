@@ -122,12 +122,6 @@ def test_a_whole_trial_goes_on_without_a_note(tmp_path: Path, cut: int) -> None:
     assert "note" not in first and first["round"] == cut + 1
 
 
-def test_rows_after_the_checkpoint_may_be_torn(tmp_path: Path) -> None:
-    interrupted(job(tmp_path / "t"), 2)
-    lines(tmp_path / "t", lambda rows: [*rows, "garbled\n", '{"round": 3'])
-    assert "note" not in Trial({"job": job(tmp_path / "t")}).step()
-
-
 @pytest.mark.parametrize("torn", [True, False])
 def test_a_partition_that_cannot_be_read_is_written_again_and_told(tmp_path: Path, torn: bool) -> None:
     interrupted(job(tmp_path / "t"), 2)
