@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from analysis.auto import request
 from analysis.auto.leaderboard import LeaderboardRow, leaderboard_rows, leaderboard_table
+from analysis.auto.record import AutoRecord, is_auto
 from analysis.runs import Paths, Run, load_run
 from analysis.runs.symbolic_links import check_plain_parts
 from analysis.tables.table import Table
@@ -33,7 +33,7 @@ class Auto:
     """One search over several methods."""
 
     path: Path
-    record: Mapping[str, Any]
+    record: AutoRecord
     #: By method, in the order of the request.
     searches: Mapping[str, Run]
     #: Every method's best configuration on fresh seeds, as far as they were begun.
@@ -46,17 +46,17 @@ class Auto:
     @property
     def metric(self) -> str:
         """The metric that was selected by."""
-        return str(self.record["metric"])
+        return self.record.metric
 
     @property
     def excluded(self) -> dict[str, str]:
         """The methods that could not take part, and why."""
-        return {item["name"]: item["why"] for item in self.record["excluded"]}
+        return {one.name: one.why for one in self.record.excluded}
 
     @cached_property
     def rows(self) -> Sequence[LeaderboardRow]:
         """The leaderboard, the leader first."""
-        return leaderboard_rows(self.searches, self.fresh, self.metric, int(self.record["fresh"]))
+        return leaderboard_rows(self.searches, self.fresh, self.metric, self.record.fresh)
 
     @property
     def leader(self) -> str | None:
@@ -96,7 +96,7 @@ class Auto:
         final = self.final
         return (
             final is not None
-            and len(final.frozen) >= int(self.record["final"])
+            and len(final.frozen) >= self.record.final
             and all(trial.state.is_finished() for trial in final.frozen)
         )
 
@@ -127,29 +127,29 @@ class Auto:
     def table(self) -> Table:
         """The leaderboard for the terminal and the report."""
         notes = [f"{name} was left out: {why}." for name, why in self.excluded.items()]
-        return leaderboard_table(self.rows, self.metric, notes, required=bool(self.record["require"]))
+        return leaderboard_table(self.rows, self.metric, notes, required=bool(self.record.require))
 
 
 def explained(auto: Auto) -> list[str]:
     """What the columns of the leaderboard mean, for the terminal and the report."""
     from analysis.labels import Labels
 
-    required = [f"kept: whether the fresh mean keeps {' and '.join(auto.record['require'])}."]
-    metric, count = Labels().metric(auto.metric, unit=False), int(auto.record["fresh"])
+    required = [f"kept: whether the fresh mean keeps {' and '.join(auto.record.require)}."]
+    metric, count = Labels().metric(auto.metric, unit=False), auto.record.fresh
     return [
         f"fresh ±: mean {metric} over {count} seed{'s' * (count > 1)} that the search never saw, and half of its 95 % "
         f"interval; test: the same models on test data.",
         "diff, p: mean difference to the leader on the same seeds; paired t test with Holm's correction.",
         "search: what the search expected; trials, rounds: what the search spent, in rounds of single federations.",
         *auto.untold(),
-        *(required if auto.record["require"] else []),
+        *(required if auto.record.require else []),
     ]
 
 
 def load_one(run: Paths) -> Auto | None:
     """What `fedtune auto` wrote to `run`; None where that is another run, or several. Raises `UserError` as `load`."""
     path = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
-    return load(path) if isinstance(path, (str, os.PathLike)) and request.is_auto(path) else None
+    return load(path) if isinstance(path, (str, os.PathLike)) and is_auto(path) else None
 
 
 def load(path: str | os.PathLike[str]) -> Auto:
@@ -157,8 +157,8 @@ def load(path: str | os.PathLike[str]) -> Auto:
     link."""
     folder = files.given(path)
     check_plain_parts(folder, _FILES, _PARTS)
-    record = request.read(folder)
-    names = [item["name"] for item in record["methods"]]
+    record = AutoRecord.read(folder)
+    names = [one.name for one in record.methods]
     searches = {name: load_run(folder / run_folder.SEARCHES / name) for name in names}
     fresh = {
         name: load_run(folder / run_folder.FRESH / name)

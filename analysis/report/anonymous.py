@@ -4,6 +4,7 @@ versions."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.runs import Run
+from analysis.runs.file_record import FileRecord
 from analysis.runs.record import Record
 
 #: Entries of a record that tell where it was made or by whom.
@@ -56,8 +58,11 @@ def without_places(value: Any) -> Any:
     """`value` without the entries `LEFT_OUT`, and of every path in its texts the last part alone."""
     if isinstance(value, dict):
         return {key: without_places(item) for key, item in value.items() if key not in LEFT_OUT}
-    if isinstance(value, list):
-        return [without_places(item) for item in value]
+    if isinstance(value, FileRecord):
+        fields = dataclasses.fields(value)
+        return dataclasses.replace(value, **{one.name: without_places(getattr(value, one.name)) for one in fields})
+    if isinstance(value, (list, tuple)):
+        return type(value)(without_places(item) for item in value)
     return _PATH.sub(_last_part, value) if isinstance(value, str) else value
 
 

@@ -156,18 +156,18 @@ def _auto_head(page: Page, auto: Auto, folder: str) -> None:
     if auto.excluded:
         page.card("left-out", "Left out", definition(list(auto.excluded.items())), "Left out")
     shares = [
-        ("search", f"{record['search_budget']:.4g} {record['unit']}"),
-        ("fresh seeds", f"{record['fresh_budget']:.4g} {record['unit']}"),
-        ("final run", f"{record['final_budget']:.4g} {record['unit']}"),
-        ("compared at equal", str(record["cost"])),
+        ("search", f"{record.search_budget:.4g} {record.unit}"),
+        ("fresh seeds", f"{record.fresh_budget:.4g} {record.unit}"),
+        ("final run", f"{record.final_budget:.4g} {record.unit}"),
+        ("compared at equal", record.cost),
         (
             "minimum of a method",
-            "the same part for all" if record["equal"] else f"{record['least']} trials of {record['rounds']} rounds",
+            "the same part for all" if record.equal else f"{record.least} trials of {record.rounds} rounds",
         ),
     ]
     costs = [
-        (f"a trial of {item['name']}", f"{item['costs'][record['cost']] * record['rounds']:.4g} {record['cost']}")
-        for item in record["methods"]
+        (f"a trial of {item.name}", f"{item.costs[record.cost] * record.rounds:.4g} {record.cost}")
+        for item in record.methods
     ]
     page.card("budget", "Planned budget", definition([*shares, *costs]), "")
 

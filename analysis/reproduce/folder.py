@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from analysis.reproduce.declaration import Place, Reproduction, Row, declared, k
 from analysis.reproduce.measures import Curve
 from analysis.runs import Run, load_run
 from analysis.runs.conditions import show
-from analysis.runs.mappings import read_yaml
-from analysis.runs.shapes import Shape, is_plain, is_text, is_whole, mapping, none_or, one_of, problems
+from analysis.runs.file_record import FileRecord, Must, Positive, Text, is_record
+from analysis.runs.shapes import is_plain, mapping, none_or, one_of
 from analysis.runs.symbolic_links import check_plain_parts
 from analysis.tables.cells import Cell, Cells, Condition, condition_label
 from search_spaces import files, run_folder
@@ -34,14 +34,14 @@ _LONGEST = 100
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(FileRecord):
     """On what something was measured."""
 
-    dataset: str
-    model: str
-    clients: int
-    rounds: int
-    seeds: int
+    dataset: Text
+    model: Text
+    clients: Positive
+    rounds: Positive
+    seeds: Positive
 
     @property
     def data(self) -> str:
@@ -56,28 +56,20 @@ class Setting:
         return ", ".join([self.data, f"model {self.model}", *clients, rounds, seeds])
 
 
+_NAME = Must("the name of a reproduction", lambda value: isinstance(value, str) and value in known())
+_SETTING = Must("dataset, model, clients, rounds and seeds", is_record(Setting))
+
+
 @dataclass(frozen=True)
-class ReproductionRecord:
+class ReproductionRecord(FileRecord):
     """What `reproduction.yaml` holds."""
 
-    reproduction: str
-    #: `small` or `paper`.
-    profile: str
-    here: Setting
-    paper: Setting
+    reproduction: Annotated[str, _NAME]
+    profile: Annotated[str, Must("small or paper", one_of("small", "paper"))]
+    here: Annotated[Setting, _SETTING]
+    paper: Annotated[Setting, _SETTING]
     #: The papers' signs of the columns' keys.
-    symbols: Mapping[str, str]
-
-    def to_yaml(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "version": run_folder.VERSION,
-            "reproduction": self.reproduction,
-            "profile": self.profile,
-            "here": dict(vars(self.here)),
-            "paper": dict(vars(self.paper)),
-            "symbols": dict(self.symbols),
-        }
+    symbols: Annotated[Mapping[str, str], Must("texts by key", mapping(none_or(is_plain)))]
 
 
 @dataclass(frozen=True)
@@ -238,15 +230,7 @@ def read_record(folder: Path) -> ReproductionRecord:
     path = folder / run_folder.REPRODUCTION
     if not is_made(folder):
         raise UserError(f"{short(repr(str(folder)))} was not made by `fedtune reproduce`: {path.name} is missing.")
-    data = read_yaml(path)
-    wrong = problems(data, _SHAPE, str(path))
-    wrong += [
-        f"{path} lacks {key!r}; it was not written by fedtune, or was edited." for key in _SHAPE if key not in data
-    ]
-    if wrong:
-        raise UserError(*wrong)
-    here, paper = Setting(**data["here"]), Setting(**data["paper"])
-    return ReproductionRecord(data["reproduction"], data["profile"], here, paper, data["symbols"])
+    return ReproductionRecord.read_file(path)
 
 
 def load_made(folder: str | os.PathLike[str]) -> Made:
@@ -266,21 +250,3 @@ def load_made(folder: str | os.PathLike[str]) -> Made:
             if cell in found:
                 runs[row.name, place] = found[cell]
     return Made(path, record, reproduction, runs)
-
-
-def _is_setting(value: Any) -> bool:
-    return isinstance(value, dict) and set(value) == set(_SETTING) and not problems(value, _SETTING, "")
-
-
-_COUNT = ("a whole number of at least 1", is_whole(1))
-_SETTING: Shape = {
-    **dict.fromkeys(("dataset", "model"), ("text", is_text)),
-    **dict.fromkeys(("clients", "rounds", "seeds"), _COUNT),
-}
-_SHAPE: Shape = {
-    "version": ("1, the version this fedtune reads", is_whole(1, run_folder.VERSION)),
-    "reproduction": ("the name of a reproduction", lambda value: is_text(value) and value in known()),
-    "profile": ("small or paper", one_of("small", "paper")),
-    **dict.fromkeys(("here", "paper"), ("dataset, model, clients, rounds and seeds", _is_setting)),
-    "symbols": ("texts by key", mapping(none_or(is_plain))),
-}

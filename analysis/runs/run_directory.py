@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis.runs import shapes
+from analysis.runs.experiment import ExperimentRecord
+from analysis.runs.file_record import take_metrics
 from analysis.runs.mappings import read_json, read_yaml
 from analysis.runs.record import Record
 from analysis.runs.run import Run
 from analysis.runs.study import read_study
 from analysis.runs.study_checks import check_directions, check_kind, check_trials
 from analysis.runs.symbolic_links import check_plain
-from search_spaces import files, metrics, run_folder
+from search_spaces import files, run_folder
 from search_spaces.errors import DamagedFile, UserError, sentence, short
 
 #: One run directory or several.
@@ -49,8 +51,8 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     if not shapes.is_whole(run_folder.VERSION, run_folder.VERSION)(version):
         must = f"{run_folder.VERSION}, the version this fedtune reads"
         raise UserError(sentence("version", must, version, str(folder / run_folder.EXPERIMENT)))
-    take_metrics(experiment, folder / run_folder.EXPERIMENT)
-    wrong = shapes.problems(experiment, shapes.EXPERIMENT, str(folder / run_folder.EXPERIMENT))
+    take_metrics(experiment, str(folder / run_folder.EXPERIMENT))
+    wrong = shapes.problems(experiment, ExperimentRecord.shape(), str(folder / run_folder.EXPERIMENT))
     if wrong:
         raise UserError(*wrong)
     damaged: list[str] = []
@@ -66,15 +68,6 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     named = tuple(selected[: len(directions)])
     record = Record(folder.resolve(), experiment, space, provenance, tuple(damaged))
     return Run(record, directions, named, frozen)
-
-
-def take_metrics(data: Mapping[str, Any], path: Path) -> None:
-    """Declares the user's own metrics that a record names, before it is read whether what it names is one. Raises
-    `UserError` where that is not what fedtune wrote."""
-    said = {key: data[key] for key in shapes.OWN_METRICS if key in data}
-    if wrong := shapes.problems(said, shapes.OWN_METRICS, str(path)):
-        raise UserError(*wrong)
-    metrics.take(said.get("own_metrics", {}), str(path))
 
 
 def _optional(path: Path, shape: shapes.Shape, damaged: list[str]) -> dict[str, Any]:

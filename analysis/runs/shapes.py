@@ -1,4 +1,5 @@
-"""What the files of a run directory may hold: the one place where that is said, for every command that reads a run.
+"""What the files of a run directory may hold, for every command that reads a run. (What `experiment.yaml` may hold is
+declared in `experiment.py`, field by field.)
 
 Only the fields that are there are checked. Who needs more says so itself.
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 from search_spaces.errors import sentence
 from search_spaces.metrics import METRICS
-from search_spaces.run_folder import ARRIVAL, BESIDE, FIXED, OF, PLACE, STOP_REASONS, WENT_ON
+from search_spaces.run_folder import BESIDE, OF, PLACE, STOP_REASONS, WENT_ON
 
 #: A field's name, what it must be, and whether a value is that.
 Shape = Mapping[str, tuple[str, Callable[[Any], bool]]]
@@ -75,56 +76,13 @@ def _anything(value: Any) -> bool:
     return True
 
 
-def _is_metric(value: Any) -> bool:
+def is_metric(value: Any) -> bool:
     return isinstance(value, str) and value in METRICS
 
 
 _VALUES = ("a mapping of names to values", mapping(is_plain))
 _TEXT = ("text", is_text)
 _TEXT_OR_NOTHING = ("text or null", none_or(is_text))
-
-EXPERIMENT: Shape = {
-    **dict.fromkeys(("name", "method", "space", "profile", "sampler", "scheduler"), _TEXT),
-    **dict.fromkeys(("data_dir", "address"), _TEXT_OR_NOTHING),
-    "kind": ("search or run", one_of("search", "run")),
-    "values": _VALUES,
-    "metric": ("a list of metrics", lambda value: _is_metric(value) or each(_is_metric, 1)(value)),
-    "select_on": ("validation or test", one_of("validation", "test")),
-    "trials": (f"a whole number in [1, {MOST_TRIALS}]", is_whole(1, MOST_TRIALS)),
-    "rounds": ("a whole number of at least 1", is_whole(1)),
-    "seed": ("a whole number of at least 0", is_whole(0)),
-    "seeds": ("a list of whole numbers of at least 0", each(is_whole(0), 1)),
-    "reduction_factor": ("a whole number of at least 2", is_whole(2)),
-    "order": (f"{FIXED} or {ARRIVAL}", one_of(FIXED, ARRIVAL)),
-    "lag": ("a whole number of at least 1", is_whole(1)),
-    "early": ("a whole number of at least 0", is_whole(0)),
-    "time": ("a number of seconds or null", none_or(is_number(0))),
-    "concurrency": ("a whole number of at least 1", is_whole(1)),
-    "cpus_per_trial": ("a number of at least 0", is_number(0)),
-    "gpus_per_trial": ("a number of at least 0", is_number(0)),
-    "threads": ("a whole number of at least 1", is_whole(1, 10_000)),
-    "first": (
-        "a list of points, each with `values` and `from`",
-        each(shaped({"values": _VALUES, "from": _TEXT}, "values", "from")),
-    ),
-    "taken": ("a whole number of at least 0", is_whole(0)),
-    "prior": ("a number in [0, 1]", is_number(0, 1)),  # of earlier versions: `fedtune.record.experiment.GONE`
-    "budget": ("a whole number of at least 0", is_whole(0)),
-    "require": ("a list of requirements such as val_wlp>=0.3", each(is_text)),
-    "keep_images": ("true or false", lambda value: isinstance(value, bool)),
-    "rounds_before": ("a list of whole numbers of at least 1", each(is_whole(1))),
-    "part": ("true or false", lambda value: isinstance(value, bool)),
-    "source": ("a mapping", mapping(_anything)),
-}
-
-#: How a user's own metrics are declared, by name (`search_spaces.metrics.declarations`).
-OWN_METRICS: Shape = {
-    "own_metrics": (
-        "a mapping of metrics to direction, title and unit",
-        mapping(shaped(dict.fromkeys(("direction", "title", "unit"), _TEXT), "direction", "title", "unit")),
-    )
-}
-EXPERIMENT = {**EXPERIMENT, **OWN_METRICS}
 
 _NUMBER_OR_NOTHING = ("a number or null", none_or(is_number()))
 _TEXTS = ("a list of texts", each(is_text))
@@ -152,7 +110,7 @@ SPACE: Shape = {
     "profiles": ("a mapping of mappings", mapping(mapping(is_plain))),
     "figures": _TEXTS,
     "published": _TEXT_OR_NOTHING,
-    "metric": ("a list of metrics", lambda value: is_text(value) or each(_is_metric)(value)),
+    "metric": ("a list of metrics", lambda value: is_text(value) or each(is_metric)(value)),
     **dict.fromkeys(("select_on_test", "one_at_a_time"), ("true or false", lambda value: isinstance(value, bool))),
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.auto.record import AutoRecord
 from benchmarks.replay.auto.command import AutoSearch, fresh_mean, led
 from benchmarks.replay.auto.world import METHOD
 from benchmarks.replay.searcher import Floats, Setting
@@ -18,7 +19,6 @@ from fedtune.api.auto_result import AutoResult
 from fedtune.api.going_on import part_of
 from fedtune.api.search import Result
 from fedtune.machine.resources import early, lag
-from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import search_seeds
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder

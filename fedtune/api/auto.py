@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import auto as reading
+from analysis.auto.record import AutoRecord
 from analysis.runs import load_run as load
 from analysis.runs.mappings import read_yaml
 from fedtune.api.auto_result import AutoResult, read_auto
@@ -33,7 +34,6 @@ from fedtune.option import fields_of
 from fedtune.options import AutoRequest, Progress, ResumeRequest, RunRequest
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.plan import plan
-from fedtune.record.auto_record import AutoRecord
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import lock, write_document
 from search_spaces import run_folder

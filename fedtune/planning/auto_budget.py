@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.auto.record import AutoRecord, Candidate, Excluded
 from fedtune.console.progress import duration
 from fedtune.options import AutoRequest
 from fedtune.planning.estimate import START_UP
 from fedtune.planning.plan import Plan
 from fedtune.planning.timed_federations import typical
-from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
 from search_spaces.requirements import Requirement

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.auto.record import AutoRecord, Candidate, Excluded
 from fedtune import option
 from fedtune.options import MAX_TRIALS, AutoRequest, Sampler, SearchRequest
 from fedtune.planning import auto_budget, checks
@@ -23,7 +24,6 @@ from fedtune.planning.objects import model_of, with_metrics
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
 from fedtune.planning.settings import data_of, settled
-from fedtune.record.auto_record import AutoRecord, Candidate, Excluded
 from fedtune.record.run_directory import new_folder, write_document
 from search_spaces import presets, run_folder
 from search_spaces.errors import UserError, sentence, unknown

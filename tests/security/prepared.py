@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import fedtune
+from analysis.auto.record import AutoRecord, Candidate
 from analysis.reproduce import declaration
 from fedtune.api.auto import allocation_of
 from fedtune.decisions.history import Part
@@ -18,7 +19,6 @@ from fedtune.machine import cluster
 from fedtune.planning.auto_plan import AutoPlan
 from fedtune.planning.plan import Plan
 from fedtune.record import run_directory
-from fedtune.record.auto_record import AutoRecord, Candidate
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.space import Space

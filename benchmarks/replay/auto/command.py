@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from analysis.auto.record import AutoRecord, Candidate
 from analysis.stats import summarise
 from benchmarks.replay.auto.world import METHOD, AllMethods, World
 from benchmarks.replay.searcher import Setting, Verdict
@@ -22,7 +23,6 @@ from fedtune.machine.resources import lag
 from fedtune.options import FIXED_UP_TO, AutoRequest
 from fedtune.planning.auto_budget import budgeted
 from fedtune.planning.auto_plan import SAMPLER, options
-from fedtune.record.auto_record import AutoRecord, Candidate
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 from search_spaces.space import Space

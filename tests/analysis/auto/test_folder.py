@@ -3,13 +3,16 @@ goes on."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analysis.auto import Auto, load, load_one
+from analysis.auto.record import AutoRecord
 from analysis.report import build
 from analysis.report.anonymous import anonymous
 from analysis.runs.mappings import read_yaml
@@ -21,16 +24,21 @@ from tests.analysis.page_text import words
 from tests.security import prepared
 
 
+def planning(tmp_path: Path, **changes: Any) -> AutoRecord:
+    """The record of a search over several methods, with these changes."""
+    return dataclasses.replace(AutoRecord.read(prepared.several(tmp_path / "several")), **changes)
+
+
 @pytest.mark.parametrize(("planned", "over"), [(2, True), (3, False)])
 def test_it_is_over_when_all_seeds_of_the_final_run_have_ended(tmp_path: Path, planned: int, over: bool) -> None:
     """A seed that is missing has not begun."""
-    auto = Auto(tmp_path, {"final": planned}, {}, {})
+    auto = Auto(tmp_path, planning(tmp_path, final=planned), {}, {})
     vars(auto)["final"] = final(tmp_path / "run", 0.4, (10**9, 10**9 + 1))
     assert auto.over is over
 
 
 def test_without_a_final_run_it_is_not_over(tmp_path: Path) -> None:
-    auto = Auto(tmp_path, {"final": 2}, {}, {})
+    auto = Auto(tmp_path, planning(tmp_path, final=2), {}, {})
     vars(auto)["final"] = None
     assert not auto.over
 

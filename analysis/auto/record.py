@@ -1,0 +1,87 @@
+"""`auto.yaml`: the frozen request of `fedtune auto`, from which it is resumed and read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from analysis.runs.file_record import Count, FileRecord, Flag, Must, Positive, Text, Texts, is_record
+from analysis.runs.shapes import each, is_metric, is_number, mapping, one_of
+from search_spaces import files, run_folder
+from search_spaces.errors import UserError, short
+
+#: Units in which budgets and costs are counted: seconds of computing, rounds of single federations, bytes sent both
+#: ways.
+UNITS = ("seconds", "seed-rounds", "bytes")
+
+_POSITIVE = is_number(1e-12)
+_COSTS = Must("costs by unit", lambda value: mapping(_POSITIVE)(value) and set(value) == set(UNITS))
+Amount = Annotated[float, Must("a number above 0", _POSITIVE)]
+Unit = Annotated[str, Must(f"one of {', '.join(UNITS)}", one_of(*UNITS))]
+
+
+@dataclass(frozen=True)
+class Candidate(FileRecord):
+    """A method that takes part."""
+
+    name: Text
+    title: Text
+    #: What one round of one federation costs, by unit.
+    costs: Annotated[Mapping[str, float], _COSTS]
+
+
+@dataclass(frozen=True)
+class Excluded(FileRecord):
+    """A method that was asked for and cannot take part, with one sentence why."""
+
+    name: Text
+    why: Text
+
+
+@dataclass(frozen=True)
+class AutoRecord(FileRecord):
+    """What `auto.yaml` holds. Everything else stands in the runs."""
+
+    name: Text
+    metric: Annotated[str, Must("a metric", is_metric)]
+    methods: Annotated[tuple[Candidate, ...], Must("a list of methods", each(is_record(Candidate), 1))]
+    excluded: Annotated[tuple[Excluded, ...], Must("a list of methods", each(is_record(Excluded)))]
+    #: The unit in which the budgets are counted, and the one in which rungs and gains are.
+    unit: Unit
+    cost: Unit
+    #: Of the search over all methods, of the fresh seeds of their best configurations, of the final run.
+    search_budget: Amount
+    fresh_budget: Amount
+    final_budget: Amount
+    least: Positive
+    equal: Flag
+    rounds: Positive
+    seed: Count
+    seeds: Positive
+    fresh: Positive
+    final: Positive
+    require: Texts = ()
+
+    def costs(self, unit: str) -> tuple[float, ...]:
+        """What a round of a trial costs, by method: over all its seeds."""
+        return tuple(candidate.costs[unit] * self.seeds for candidate in self.methods)
+
+    @property
+    def named_metrics(self) -> Sequence[str]:
+        return (self.metric, *(one.partition(">")[0].partition("<")[0] for one in self.require))
+
+    @classmethod
+    def read(cls, folder: Path) -> AutoRecord:
+        """The record in `folder`. Raises `UserError` where there is none, or it is torn or was edited."""
+        path = folder / run_folder.AUTO
+        if not path.is_file() or path.is_symlink():
+            raise UserError(f"{short(repr(str(folder)))} was not made by `fedtune auto`: {run_folder.AUTO} is missing.")
+        return cls.read_file(path)
+
+
+def is_auto(path: str | os.PathLike[str]) -> bool:
+    """Whether `fedtune auto` made the folder at `path`."""
+    return (files.given(path) / run_folder.AUTO).is_file()

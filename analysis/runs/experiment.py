@@ -1,0 +1,106 @@
+"""`experiment.yaml`: the frozen request of a run, everything that decides its numbers, and how it is placed.
+
+This is the one declaration of what the file holds. Readers check what is there with its shape; whoever drives the run
+reads all of it as a `fedtune.record.experiment.Experiment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from analysis.runs.file_record import OWN, Count, FileRecord, Flag, Must, Positive, Text, TextOrNothing
+from analysis.runs.shapes import (
+    MOST_TRIALS,
+    Shape,
+    each,
+    is_metric,
+    is_number,
+    is_plain,
+    is_text,
+    is_whole,
+    mapping,
+    none_or,
+    one_of,
+    shaped,
+)
+from search_spaces.parameter import Value
+from search_spaces.run_folder import ARRIVAL, FIXED
+
+_VALUES = Must("a mapping of names to values", mapping(is_plain))
+_POINT: Shape = {"values": _VALUES, "from": Must("text", is_text)}
+_METRICS = Must("a list of metrics", lambda value: is_metric(value) or each(is_metric, 1)(value))
+_MAPPING = Must("a mapping", mapping(lambda _: True))
+_AMOUNT = Must("a number of at least 0", is_number(0))
+
+
+@dataclass(frozen=True)
+class ExperimentRecord(FileRecord):
+    """What `experiment.yaml` holds. A search gives every trial all of `seeds`, a race one of them
+    (`fedtune.decisions.race`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
+
+    gone: ClassVar[Shape] = {"prior": Must("a number in [0, 1]", is_number(0, 1))}
+    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED}
+
+    name: Text
+    kind: Annotated[Literal["search", "run"], Must("search or run", one_of("search", "run"))]
+    method: Text
+    space: Text
+    #: `small`, `paper`, or `export` for a final run.
+    profile: Text
+    #: Every parameter that is not searched, by key.
+    values: Annotated[Mapping[str, Value], _VALUES]
+    metric: Annotated[tuple[str, ...], _METRICS]
+    select_on: Annotated[Literal["validation", "test"], Must("validation or test", one_of("validation", "test"))]
+    trials: Annotated[int, Must(f"a whole number in [1, {MOST_TRIALS}]", is_whole(1, MOST_TRIALS))]
+    rounds: Positive
+    seed: Count
+    seeds: Annotated[tuple[int, ...], Must("a list of whole numbers of at least 0", each(is_whole(0), 1))]
+    sampler: Text
+    scheduler: Text
+    reduction_factor: Annotated[int, Must("a whole number of at least 2", is_whole(2))] = 3
+    #: Rounds before a trial may be stopped.
+    grace: Count = 1
+    #: What a trial sees: in the order `fixed` what `seen` says, by `arrival` what has ended when it is proposed.
+    order: Annotated[str, Must(f"{FIXED} or {ARRIVAL}", one_of(FIXED, ARRIVAL))] = FIXED
+    #: In the fixed order trial n is decided by trials 0 … n - lag (`seen`), so at most `lag` run at once.
+    lag: Positive = 4
+    #: However long the lag, a trial sees those of the first `early` trials that are before it, except as many as run
+    #: beside it; 0: the lag holds from the beginning.
+    early: Count = 0
+    #: Wall-clock budget in seconds.
+    time: Annotated[float | None, Must("a number of seconds or null", none_or(is_number(0)))] = None
+    data_dir: TextOrNothing = None
+    concurrency: Positive = 1
+    cpus_per_trial: Annotated[float, _AMOUNT] = 1.0
+    gpus_per_trial: Annotated[float, _AMOUNT] = 0.0
+    #: Of torch, in a trial. Sums over threads differ in their last bits, so a resumed run keeps them whatever its share
+    #: of cores.
+    threads: Annotated[int, Must("a whole number of at least 1", is_whole(1, 10_000))] = 1
+    address: TextOrNothing = None
+    #: What the first trials of a search are, in order, in place of proposals: each has `values`, a point of the space,
+    #: and `from`, one line on where it comes from.
+    first: Annotated[
+        tuple[Mapping[str, Any], ...],
+        Must("a list of points, each with `values` and `from`", each(shaped(_POINT, *_POINT))),
+    ] = ()
+    #: So many of the first trials are not run: their results were taken from earlier runs
+    #: (`fedtune.execution.queue.Queue.take_results`).
+    taken: Count = 0
+    #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
+    budget: Count = 0
+    #: What a configuration must keep to be selected (`search_spaces.requirements`).
+    require: Annotated[tuple[str, ...], Must("a list of requirements such as val_wlp>=0.3", each(is_text))] = ()
+    #: Whether this search is one method's part of `fedtune auto`, which decides how many trials it gets.
+    part: Flag = False
+    #: Whether trials keep images of every evaluated round (`search_spaces.kept_images`).
+    keep_images: Flag = False
+    #: How many rounds a trial had before each `fedtune extend --rounds`, oldest first; `rounds` are those of now.
+    rounds_before: Annotated[tuple[int, ...], Must("a list of whole numbers of at least 1", each(is_whole(1)))] = ()
+    #: For a final run: the exported file's content.
+    source: Annotated[Mapping[str, Any], _MAPPING] = field(default_factory=dict)
+
+    @property
+    def named_metrics(self) -> Sequence[str]:
+        return [reference.rpartition(":")[2] for reference in str(self.values.get(OWN, "")).split(",")]
