@@ -85,6 +85,10 @@ class Setting(Files):
     model: Any = None
     #: Metrics of the user's own beside those that are selected by, `FILE.py:FUNCTION`. (`--set own_metrics=…`.)
     own_metrics: Sequence[str] = ()
+    samples: Annotated[
+        str | None,
+        Option(help="What an .npz file of two dimensions holds: vectors or tokens.", group="what", by_set=True),
+    ] = None
     resize: Annotated[
         str | None, Option(help="Bring a folder's images to this size, such as 32 or 32x24.", group="what", by_set=True)
     ] = None
@@ -92,7 +96,8 @@ class Setting(Files):
         Mapping[str, object] | Sequence[str],
         Option(
             help="Fix the value of any parameter; may be given more than once. label=COLUMN and client=COLUMN say what "
-            "columns of a table are, resize=32 brings images to one size, keep_images=true keeps those of generators.",
+            "columns of a table are, samples=tokens what an .npz file holds, resize=32 brings images to one size, "
+            "keep_images=true keeps those of generators.",
             group="what",
             value="NAME=VALUE",
         ),

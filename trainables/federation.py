@@ -34,7 +34,8 @@ class FederationConfig:
     model: str = choice(
         "auto",
         ("auto", *models.names()),
-        doc="Client and global model; auto takes mlp for vectors, cnn_small below 28 pixels, else cnn.",
+        doc="Client and global model; auto takes mlp for vectors, lstm for tokens, cnn_small below 28 pixels, else "
+        "cnn.",
         condition=True,
         files=True,
     )
@@ -212,6 +213,8 @@ class Federation:
     kind: str = "images"
     offset: float = 0.0
     scale: float = 255.0
+    #: How many tokens there are, where samples are sequences of them.
+    vocabulary: int = 0
     _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -229,8 +232,8 @@ class Federation:
         )
 
     def built(self, name: str, width: float = 1.0, scaler: bool = False) -> models.Model:
-        """A new model of any registered architecture for the federation's images, classes and batch normalisation."""
-        return models.build(name, self.shape, self.classes, width, scaler, self.batch_norm)
+        """A new model of any registered architecture for the federation's samples, classes and batch normalisation."""
+        return models.build(name, self.shape, self.classes, width, scaler, self.batch_norm, self.vocabulary)
 
     def cached(self, key: object, build: Callable[[], Module]) -> Module:
         """The module remembered under `key`, built on first use, channels last, on the federation's device, in its

@@ -91,28 +91,31 @@ def named(given: object) -> str:
 
 def kind_problems(chosen: Method, config: Any, federation: FederationConfig, kind: str) -> list[str]:
     """Why data of that kind (`trainables.data.dataset`) cannot be trained on; empty where they can."""
-    if kind == "images":
-        return []
     where = federation.dataset
+    trained = dict.fromkeys(chosen.architectures(config, federation))
+    if kind == "images":
+        must = f"another one for {where}, which holds no sequences of tokens"
+        return [sentence("model", must, name) for name in trained if models.reads_tokens(name)]
+    small = models.SMALL[kind]
     options = declared(chosen.name)["model"].options
-    if chosen.images or "mlp" not in options:
+    if chosen.images or small not in options:
         why = "whose models are made for images" if not chosen.images else "which generates images"
-        return [f"{where} holds vectors, and {chosen.name}, {why}, needs images. Choose another method."]
+        return [f"{where} holds {kind}, and {chosen.name}, {why}, needs images. Choose another method."]
     problems = []
-    for name in dict.fromkeys(chosen.architectures(config, federation)):
-        if name not in ("auto", "mlp") and not models.is_own(name):
+    for name in trained:
+        if name not in ("auto", small) and not models.is_own(name):
             key = "model" if name == federation.model else "nu"
-            got, must = (name, "auto, mlp or one of your own") if key == "model" else (config.nu, "0")
+            got, must = (name, f"auto, {small} or one of your own") if key == "model" else (config.nu, "0")
             problems.append(
                 sentence(
                     key,
-                    f"{must} for vectors, as those of {where}",
+                    f"{must} for {kind}, as those of {where}",
                     got,
                     fix=f"Use --set {key}={must.partition(',')[0]}.",
                 )
             )
     if federation.attack_images:
-        problems.append(sentence("attack_images", f"0 for vectors, as those of {where}", federation.attack_images))
+        problems.append(sentence("attack_images", f"0 for {kind}, as those of {where}", federation.attack_images))
     return problems
 
 

@@ -61,14 +61,17 @@ class Card:
     details: Mapping[str, Any] = field(default_factory=dict)
     #: Statistics that batch normalisation evaluates with: `batch` or `running`.
     batch_norm: str = "batch"
-    #: What a sample is: `images` or `vectors`.
+    #: What a sample is: `images`, `vectors` or `tokens`.
     kind: str = "images"
     #: What is taken off the user's own values, and what they are then divided by, before `means` and `stds` hold.
     offset: float = 0.0
     scale: float = 255.0
+    #: How many tokens there are, where samples are sequences of them.
+    vocabulary: int = 0
 
     def normalise(self, samples: Tensor) -> Tensor:
-        """Samples as the data set has them, images `(B, ch, H, W)` or vectors `(B, d)`, as the model is fed them."""
+        """Samples as the data set has them, images `(B, ch, H, W)`, vectors `(B, d)` or tokens `(B, length)`, as the
+        model is fed them."""
         x = samples.to(torch.float32)
         x = x[:, :, None, None] if x.dim() == 2 else x
         return ((x - self.offset) / self.scale - self.mean) / self.std
@@ -91,7 +94,7 @@ class Card:
         """The content of the card's file."""
         own = {"model": self.model, "shape": self.shape, "classes": self.classes, "mean": self.means, "std": self.stds}
         own |= {"batch_norm": self.batch_norm}
-        usual = {"kind": "images", "offset": 0.0, "scale": 255.0}
+        usual = {"kind": "images", "offset": 0.0, "scale": 255.0, "vocabulary": 0}
         own |= {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         return {"version": VERSION, **own, **self.details}
 
@@ -99,7 +102,8 @@ class Card:
     def from_json(content: Mapping[str, Any]) -> Card:
         """The card of a file's content. Raises `KeyError` or `TypeError` where something is missing or of another
         kind."""
-        own = ("version", "model", "shape", "classes", "mean", "std", "batch_norm", "kind", "offset", "scale", WEIGHTS)
+        of_data = ("kind", "offset", "scale", "vocabulary")
+        own = ("version", "model", "shape", "classes", "mean", "std", "batch_norm", *of_data, WEIGHTS)
         channels, height, width = content["shape"]
         return Card(
             content["model"],
@@ -112,6 +116,7 @@ class Card:
             str(content.get("kind", "images")),
             float(content.get("offset", 0.0)),
             float(content.get("scale", 255.0)),
+            int(content.get("vocabulary", 0)),
         )
 
 
@@ -178,7 +183,7 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
         data = json.loads(read_text(note))
         check_version(note, data["version"], VERSION)
         card = Card.from_json(data)
-        model = models.build(card.model, card.shape, card.classes, batch_norm=card.batch_norm)
+        model = _network(card)
         weights = load(read_bytes(path))
         model.load_state_dict(weights)
         check_weights(weights, data)
@@ -189,6 +194,13 @@ def load_model(path: str | Path) -> tuple[nn.Module, Card]:
     except Exception as error:
         raise unreadable(path, "a model", error) from error
     return model.eval(), card
+
+
+def _network(card: Card, rate: float = 1.0) -> Model:
+    """The architecture that a card names, with weights to be replaced."""
+    return models.build(
+        card.model, card.shape, card.classes, rate, batch_norm=card.batch_norm, vocabulary=card.vocabulary
+    )
 
 
 def unreadable(path: Path, what: str, error: Exception) -> UserError:
@@ -202,7 +214,7 @@ def card_of_client(method: Method, fed: Federation, network: nn.Module, details:
     inner = next((part for part in network.modules() if isinstance(part, Model)), fed.network())
     kind = "model" if isinstance(network, Model) else "around"
     own = {"method": method.name, "network": kind, "rate": inner.rate}
-    of_data = fed.kind, fed.offset, fed.scale
+    of_data = fed.kind, fed.offset, fed.scale, fed.vocabulary
     return Card(inner.name, fed.shape, fed.classes, fed.mean, fed.std, {**details, **own}, fed.batch_norm, *of_data)
 
 
@@ -247,7 +259,7 @@ def _client_content(path: Path, client: int) -> Mapping[str, Any]:
 def _client_module(card: Card) -> nn.Module:
     """The module that predicts, with weights to be replaced."""
     rate = float(card.details["rate"])
-    model = models.build(card.model, card.shape, card.classes, rate, batch_norm=card.batch_norm)
+    model = _network(card, rate)
     if card.details["network"] == "model":
         return model
     around = registry.method(str(card.details["method"])).around

@@ -95,7 +95,7 @@ def _no_images(built: Simulation) -> list[str]:
     from trainables import registry
 
     if built.fed.kind != "images":
-        return [sentence("keep_images", "left out for vectors, which are no images", built.settings.dataset)]
+        return [sentence("keep_images", f"left out for {built.fed.kind}, which are no images", built.settings.dataset)]
     if built.method.painters is not None or is_plane(built.fed.shape):
         return []
     able = [name for name in registry.methods() if registry.method(name).painters is not None]

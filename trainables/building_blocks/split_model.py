@@ -43,7 +43,7 @@ def body_of(params: Mapping[str, Tensor]) -> Params:
 
 def head_module(fed: Federation, role: str) -> nn.Module:
     """The classifier D of the federation's architecture alone, to be loaded with `put_head` before use."""
-    return fed.cached(("head", role), lambda: models.build(fed.model, fed.shape, fed.classes).head)
+    return fed.cached(("head", role), lambda: fed.built(fed.model).head)
 
 
 def put_head(head: nn.Module, params: Mapping[str, Tensor]) -> None:

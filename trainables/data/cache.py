@@ -162,7 +162,9 @@ def _open(folder: Path, name: str, title: str) -> Dataset:
         meta.get("offset", 0.0),
         meta.get("scale", 255.0),
         tuple(meta.get("owners", ())),
-        *(whose or (None, None)),
+        whose[0] if whose else None,
+        whose[1] if whose else None,
+        meta.get("vocabulary", 0),
     )
 
 
@@ -197,8 +199,8 @@ def _write(raw: Raw, out: Path) -> None:
         "std": std,
         "lengths": [len(y) for split in (raw.train, raw.test) for y in (split.labels, split.labels)],
     }
-    other: dict[str, object] = {"kind": raw.kind, "offset": raw.offset, "scale": raw.scale, "owners": list(raw.owners)}
-    usual: dict[str, object] = {"kind": "images", "offset": 0.0, "scale": 255.0, "owners": []}
+    usual: dict[str, object] = {"kind": "images", "offset": 0.0, "scale": 255.0, "owners": [], "vocabulary": 0}
+    other = {name: getattr(raw, name) for name in usual} | {"owners": list(raw.owners)}
     meta |= {name: value for name, value in other.items() if value != usual[name]}
     if raw.train.owner is not None and raw.test.owner is not None:
         for name, owner in (("train_owner", raw.train.owner), ("test_owner", raw.test.owner[order])):

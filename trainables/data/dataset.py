@@ -1,8 +1,10 @@
 """A labelled data set as trials see it: arrays mapped from the cache, and how to normalise a batch.
 
-Samples are images, or vectors, which are images of one pixel with a channel for each number. An image of bytes is
-stored as uint8, as which 255 stands for 1. Everything else is float32: images in [0, 1], as what they were less
-`offset` and divided by `scale`; vectors as they are.
+Samples are images, or vectors, which are images of one pixel with a channel for each number, or sequences of tokens,
+whose channels are the places of the sequence. An image of bytes is stored as uint8, as which 255 stands for 1.
+Everything else is float32: images in [0, 1], as what they were less `offset` and divided by `scale`; vectors as they
+are; tokens as whole numbers below `vocabulary`, with mean 0 and standard deviation 1, so that models get them as they
+are.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Shape = tuple[int, int, int]
-Kind = Literal["images", "vectors"]
+Kind = Literal["images", "vectors", "tokens"]
 Images = NDArray[Any]
 Labels = NDArray[np.int64]
 
@@ -53,6 +55,8 @@ class Dataset:
     owners: tuple[str, ...] = ()
     train_owner: Labels | None = None
     test_owner: Labels | None = None
+    #: How many tokens there are, where samples are sequences of them.
+    vocabulary: int = 0
     _scale: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def batch(self, x: Tensor) -> Tensor:
@@ -99,6 +103,7 @@ class Raw:
     offset: float = 0.0
     scale: float = 255.0
     owners: tuple[str, ...] = ()
+    vocabulary: int = 0
 
 
 def standardised(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:

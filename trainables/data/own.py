@@ -1,7 +1,7 @@
 """The user's own data: a folder of images, an .npz file or a table (`table`).
 
 What is to be known of it beside its path follows the path, as `people.csv?label=y&client=hospital`; `label`,
-`client` and `resize` of `--set` write it there.
+`client`, `resize` and `samples` of `--set` write it there.
 
 Folder (ImageFolder's layout): one sub-folder per class, named like the class, either directly or below `train/` and
 `test/`. All images have the same size, or get that of `resize` (8, or height×width as 8x6). If all are grey the data
@@ -15,7 +15,10 @@ and `client` that of an array that says whose sample each is.
         one is above 1, in [0, 255]; rounded. uint16 above 255: in [0, 1] by their format's range. Floats that leave
         [0, 255], as images that are standardised already: taken as they are, and not normalised again; what
         generators of images make is in the range of the training part. The training part decides for both.
-    x   (n, d), vectors: taken as they are, and standardised by feature.
+    x   (n, length) of a type of whole numbers, sequences of tokens 0, 1 … (`samples=vectors` makes them vectors). How
+        many tokens there are the array `vocabulary` says, a number or the words; without it, the largest token does.
+    x   (n, d) of any other type, vectors: taken as they are, and standardised by feature (`samples=tokens` makes them
+        tokens).
     y   (n,) or (n, 1), whole numbers, words, or true and false; the sorted distinct labels of the training part become
         0 … C − 1.
 
@@ -35,7 +38,7 @@ from urllib.parse import parse_qsl, urlencode
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import given as path_of
 from trainables.data import cache, pictures, table
 from trainables.data.dataset import Dataset, Images, Labels, Raw, Split, from_arrays, standardised, stratified
@@ -47,13 +50,17 @@ MOST_LABEL = 2**53
 #: The longest side that images are resized to.
 MOST_SIDE = 4096
 #: Raised when the rules above change, so that older caches are not used.
-_VERSION = 1
+_VERSION = 2
 
 
 #: Files that may be a data set.
 SUFFIXES = (".npz", *table.SUFFIXES)
 WHAT = "a folder of images, an .npz file or a table (.csv, .parquet)"
-OPTIONS = ("label", "client", "resize")
+OPTIONS = ("label", "client", "resize", "samples")
+#: What samples of two dimensions may be.
+SAMPLES = ("vectors", "tokens")
+#: The largest vocabulary.
+MOST_TOKENS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class Reference:
     label: str | None = None
     client: str | None = None
     resize: str | None = None
+    samples: str | None = None
 
     @classmethod
     def read(cls, text: str) -> Reference:
@@ -74,7 +82,7 @@ class Reference:
         said = parse_qsl(rest, keep_blank_values=True)
         strangers = [name for name, value in said if name not in OPTIONS or not value]
         if strangers or not said:
-            must = "followed by label=COLUMN, client=COLUMN or resize=SIZE after the question mark, with & between"
+            must = "followed by label=, client=, resize= or samples= after the question mark, with & between"
             raise UserError(sentence("A data set of your own", must, rest, path))
         return cls(path, **dict(said))
 
@@ -100,18 +108,21 @@ def load(asked: Reference, path: Path) -> Dataset:
         ("label", asked.label, not is_folder),
         ("client", asked.client, not is_folder),
         ("resize", asked.resize, is_folder),
+        ("samples", asked.samples, path.suffix == ".npz"),
     ):
         if given is not None and not useful:
             what = "a folder of images" if is_folder else f"a {path.suffix} file"
             raise UserError(sentence(option, f"left out for {what}", given, str(path)))
+    if asked.samples not in (None, *SAMPLES):
+        raise UserError(unknown("kind of samples", str(asked.samples), SAMPLES, "samples"))
     name = path.name + str(asked).removeprefix(asked.path)
     if is_folder:
         return _load_folder(path, asked.size(), name)
-    options = [asked.label, asked.client] if asked != Reference(asked.path) else []
+    options = [asked.label, asked.client, asked.samples] if asked != Reference(asked.path) else []
     key = cache.key(path.suffix.removeprefix("."), _VERSION, *options, _content([path]))
     if path.suffix in table.SUFFIXES:
         return cache.prepare(key, name, name, lambda work: table.read(path, asked.label, asked.client))
-    return cache.prepare(key, name, name, lambda work: read_npz(path, asked.label, asked.client))
+    return cache.prepare(key, name, name, lambda work: read_npz(path, asked.label, asked.client, asked.samples))
 
 
 def _content(files: list[Path]) -> str:
@@ -193,29 +204,33 @@ def _read_folder(listed: list[dict[str, list[Path]]], resize: tuple[int, int] | 
     return Raw(parts[0], parts[1], tuple(names), shape)
 
 
-def read_npz(path: Path, label: str | None = None, client: str | None = None) -> Raw:
+def read_npz(path: Path, label: str | None = None, client: str | None = None, samples: str | None = None) -> Raw:
     """The data set in an .npz file; see the module's text for what is accepted."""
     where = str(path)
-    chosen, arrays = _arrays(path, label or "y", client)
+    chosen, arrays, vocabulary = _arrays(path, label or "y", client)
     each = 2 if client is None else 3
     x, y, owner = arrays[0::each], arrays[1::each], arrays[2::each] if client is not None else []
     keys, key_y = chosen[0::each], chosen[1::each]
     for place, key in enumerate(chosen):
-        samples, array = arrays[place // each * each], arrays[place]
+        first, array = arrays[place // each * each], arrays[place]
         if place % each == 0:
             continue
-        if samples.ndim == 0 or array.ndim == 0 or len(samples) != len(array):
+        if first.ndim == 0 or array.ndim == 0 or len(first) != len(array):
             both = f"{chosen[place // each * each]} and {key}"
-            got = Shown(f"shapes {samples.shape} and {array.shape}")
+            got = Shown(f"shapes {first.shape} and {array.shape}")
             raise UserError(sentence(both, "of the same length", got, where))
-        if len(samples) == 0:
+        if len(first) == 0:
             raise UserError(sentence(chosen[place // each * each], "at least one image", Shown("none"), where))
     names, numbers = _labels(y, key_y, where)
     if len(names) < 2:
         raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {names[0]}"), where))
     owners, of = _labels(owner, chosen[2::each], where, what="clients") if client is not None else ((), None)
     if any(part.ndim == 2 for part in x):
-        return _vectors(x, keys, numbers, names, of, owners, where)
+        usual = "tokens" if all(part.dtype.kind in "iu" for part in x) else "vectors"
+        size = _vocabulary(x, keys, vocabulary, where) if (samples or usual) == "tokens" else 0
+        return _vectors(x, keys, numbers, names, of, owners, where, size)
+    if samples is not None:
+        raise UserError(sentence("samples", "left out for images", samples, where))
     if of is not None:
         raise UserError(sentence("client", "left out for images, whose clients are drawn", client, where))
     return _images(x, keys, numbers, names, where)
@@ -229,10 +244,12 @@ def _vectors(
     owner: list[Labels] | None,
     owners: tuple[str, ...],
     where: str,
+    vocabulary: int,
 ) -> Raw:
     for part, key in zip(x, keys, strict=True):
         if part.ndim != 2 or part.shape[1:] != x[0].shape[1:] or 0 in part.shape:
-            must = f"vectors of shape (n, {x[0].shape[-1]}) in both parts"
+            what = "tokens" if vocabulary else "vectors"
+            must = f"{what} of shape (n, {x[0].shape[-1]}) in both parts"
             raise UserError(sentence(key, must, Shown(str(part.shape)), where))
         _finite_numbers(part, key, where)
     small = [part.astype(np.float32) for part in x]
@@ -240,9 +257,31 @@ def _vectors(
         _finite_numbers(part, key, where)
     if len(x) == 1:
         of = owner[0] if owner is not None else np.zeros_like(y[0])
-        return table.split(small[0], y[0], names, of, owners, where)
+        return table.split(small[0], y[0], names, of, owners, where, vocabulary)
     of_both = (owner[0], owner[1]) if owner is not None else None
-    return table.vectors((small[0], small[1]), (y[0], y[1]), names, of_both, owners)
+    return table.vectors((small[0], small[1]), (y[0], y[1]), names, of_both, owners, vocabulary)
+
+
+def _vocabulary(x: list[NDArray[Any]], keys: tuple[str, ...], given: NDArray[Any] | None, where: str) -> int:
+    """How many tokens there are. Raises `UserError` where the samples are none of so many."""
+    for part, key in zip(x, keys, strict=True):
+        _finite_numbers(part, key, where)
+        if part.dtype.kind == "f" and not bool((part == np.floor(part)).all()):
+            raise UserError(sentence(key, "whole numbers, as tokens are", Shown(str(part.dtype)), where))
+    lowest, highest = (int(end) for end in (min(p.min() for p in x), max(p.max() for p in x)))
+    most = MOST_TOKENS
+    if given is not None:
+        if given.ndim > 1 or (given.ndim == 0 and given.dtype.kind not in "iu"):
+            got = Shown(f"{given.dtype} of shape {given.shape}")
+            raise UserError(sentence("vocabulary", "the number of tokens, or their list", got, where))
+        most = int(given) if given.ndim == 0 else len(given)
+        if not 0 < most <= MOST_TOKENS:
+            raise UserError(sentence("vocabulary", f"of 1 to {MOST_TOKENS} tokens", most, where))
+    if lowest < 0 or highest >= most:
+        fix = "Numbers that are no tokens are said to be vectors: --set samples=vectors."
+        must = f"tokens in 0 … {most - 1}"
+        raise UserError(sentence(keys[0], must, Shown(f"values from {lowest} to {highest}"), where, fix))
+    return most if given is not None else highest + 1
 
 
 def _images(x: list[NDArray[Any]], keys: tuple[str, ...], y: list[Labels], names: tuple[str, ...], where: str) -> Raw:
@@ -266,9 +305,9 @@ def _images(x: list[NDArray[Any]], keys: tuple[str, ...], y: list[Labels], names
     return Raw(parts[0], parts[1], names, shape, mean, std, dtype="float32", offset=pixels.offset, scale=pixels.scale)
 
 
-def _arrays(path: Path, label: str, client: str | None) -> tuple[tuple[str, ...], list[Any]]:
-    """The names of the arrays in an .npz file that are a data set, samples, labels and perhaps clients in turn, and the
-    arrays."""
+def _arrays(path: Path, label: str, client: str | None) -> tuple[tuple[str, ...], list[Any], NDArray[Any] | None]:
+    """The names of the arrays in an .npz file that are a data set, samples, labels and perhaps clients in turn, the
+    arrays, and `vocabulary`, where there is one."""
     where = str(path)
     try:
         if not zipfile.is_zipfile(path):
@@ -284,9 +323,10 @@ def _arrays(path: Path, label: str, client: str | None) -> tuple[tuple[str, ...]
                 must = f"arrays {_listed(whole)}, or {_listed(parts)}"
                 raise UserError(sentence("An .npz data set", must, Shown(", ".join(keys) or "no arrays"), where))
             arrays = [archive[key] for key in chosen]
-            if not all(isinstance(array, np.ndarray) for array in arrays):
+            vocabulary = archive["vocabulary"] if "vocabulary" in keys else None
+            if not all(isinstance(array, np.ndarray) for array in (*arrays, vocabulary) if array is not None):
                 raise ValueError("a member is not an array")
-        return chosen, arrays
+        return chosen, arrays, vocabulary
     except UserError:
         raise
     except Exception as error:  # zipfile, zlib and numpy each have their own ways of refusing a broken file

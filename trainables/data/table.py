@@ -59,9 +59,10 @@ def split(
     owner: NDArray[np.int64],
     owners: tuple[str, ...],
     where: str,
+    vocabulary: int = 0,
 ) -> Raw:
-    """Vectors `(n, d)` with their classes and clients as a data set, a part set aside for testing. Raises `UserError`
-    where no class has a sample to spare."""
+    """Vectors `(n, d)`, or tokens below `vocabulary`, with their classes and clients as a data set, a part set aside
+    for testing. Raises `UserError` where no class has a sample to spare."""
     if len(names) < 2:
         raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {names[0]}"), where))
     groups = y * max(len(owners), 1) + owner
@@ -73,7 +74,7 @@ def split(
     if owners and len(kept := np.unique(owner[train])) < len(owners):
         lost = owners[next(n for n in range(len(owners)) if n not in kept)]
         raise UserError(sentence("Every client", "left with a training sample", Shown(f"none of {lost}"), where))
-    return vectors((x[train], x[test]), (y[train], y[test]), names, (owner[train], owner[test]), owners)
+    return vectors((x[train], x[test]), (y[train], y[test]), names, (owner[train], owner[test]), owners, vocabulary)
 
 
 def vectors(
@@ -82,15 +83,29 @@ def vectors(
     names: tuple[str, ...],
     owner: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     owners: tuple[str, ...] = (),
+    vocabulary: int = 0,
 ) -> Raw:
-    """Vectors `(n, d)` of a training and a test part as a data set: d channels of one pixel each."""
-    mean, std = standardised(x[0])
+    """Vectors `(n, d)`, or tokens below `vocabulary`, of a training and a test part as a data set: d channels of one
+    pixel each."""
+    places = x[0].shape[1]
+    mean, std = ((0.0,) * places, (1.0,) * places) if vocabulary else standardised(x[0])
     parts: list[Split] = []
     for i in (0, 1):
         of = owner[i] if owner is not None and owners else None
         parts.append(from_arrays(x[i].astype(np.float32)[:, :, None, None], y[i], of))
-    shape = (x[0].shape[1], 1, 1)
-    return Raw(parts[0], parts[1], names, shape, mean, std, kind="vectors", dtype="float32", scale=1.0, owners=owners)
+    return Raw(
+        parts[0],
+        parts[1],
+        names,
+        (places, 1, 1),
+        mean,
+        std,
+        kind="tokens" if vocabulary else "vectors",
+        dtype="float32",
+        scale=1.0,
+        owners=owners,
+        vocabulary=vocabulary,
+    )
 
 
 def classes(values: NDArray[Any], name: str, where: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:

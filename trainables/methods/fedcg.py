@@ -149,7 +149,9 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
 
 def discriminator(fed: Federation, role: str) -> nn.Module:
     """Q's module: the classifier of the federation's architecture with a single output, the logit of "real"."""
-    return fed.cached(("discriminator", role), lambda: models.build(fed.model, fed.shape, 1).head)
+    return fed.cached(
+        ("discriminator", role), lambda: models.build(fed.model, fed.shape, 1, vocabulary=fed.vocabulary).head
+    )
 
 
 def counts_leave(config: Config) -> bool:

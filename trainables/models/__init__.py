@@ -26,6 +26,7 @@ from trainables.models.layers import BATCH_NORMS, BatchNorm, is_statistic
 
 __all__ = [
     "BATCH_NORMS",
+    "SMALL",
     "Axis",
     "Model",
     "Shape",
@@ -39,8 +40,12 @@ __all__ = [
     "names",
     "own_code_of",
     "own_file",
+    "reads_tokens",
     "width",
 ]
+
+#: The small network for each kind of samples that are no images.
+SMALL = {"vectors": "mlp", "tokens": "lstm"}
 
 
 @cache
@@ -93,25 +98,39 @@ def own_file(name: object) -> dict[str, str] | None:
     return None if facts is None else {"model": str(name), **facts}
 
 
-def _own(name: str, shape: Shape, classes: int, rate: float) -> Model:
+def reads_tokens(name: str) -> bool:
+    """Whether the model `name` is one for sequences of tokens alone."""
+    return bool(getattr(_constructors().get(name), "reads_tokens", False))
+
+
+def _own(name: str, shape: Shape, classes: int, rate: float, vocabulary: int) -> Model:
     from trainables.models.own import OwnModel, class_of
 
     plug_in = plugins.plugins(plugins.MODELS).get(name)
     make = plugins.load(plug_in) if plug_in is not None else class_of(name)
-    return OwnModel(make, Path(name).name, shape, classes, rate)
+    return OwnModel(make, Path(name).name, shape, classes, rate, vocabulary)
 
 
 def build(
-    name: str, shape: Shape, classes: int, rate: float = 1.0, scaler: bool = False, batch_norm: str = "batch"
+    name: str,
+    shape: Shape,
+    classes: int,
+    rate: float = 1.0,
+    scaler: bool = False,
+    batch_norm: str = "batch",
+    vocabulary: int = 0,
 ) -> Model:
-    """The model `name` for images of `shape` (channels, height, width), every group of n channels cut to ceil(rate·n).
+    """The model `name` for samples of `shape` (channels, height, width), every group of n channels cut to ceil(rate·n);
+    above 0, the samples are sequences of tokens below `vocabulary`.
 
     With batch_norm `running` its batch normalisation keeps running statistics, which are buffers of the model: what is
     taken from it, sent and averaged includes them. The weights are those of a fixed seed (use `initialise` to draw
     others); the global generator is left as it was. Raises `UserError` for an unknown name or a rate outside (0, 1]."""
     with torch.random.fork_rng(devices=[]):
         if is_own(name):
-            model = _own(name, shape, classes, rate)
+            model = _own(name, shape, classes, rate, vocabulary)
+        elif reads_tokens(name):
+            model = _constructors()[name](shape, classes, rate, scaler, vocabulary)
         elif name in _constructors():
             model = _constructors()[name](shape, classes, rate, scaler)
         else:

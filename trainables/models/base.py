@@ -44,7 +44,8 @@ def width(size: int, rate: float) -> int:
 
 
 class Model(nn.Module):
-    """`forward(x) = head(features(x))`, with x normalised images `(B, ch, H, W)` and logits `(B, classes)`.
+    """`forward(x) = head(features(x))`, with x normalised samples `(B, ch, H, W)`, as `trainables.data.dataset` says,
+    and logits `(B, classes)`.
 
     axes: for every parameter and running statistic, one entry per dimension; None where the dimension does not change
     with the width.
@@ -58,6 +59,8 @@ class Model(nn.Module):
     name: str
     #: Distribution of convolution weights, see `initialise`.
     convolutions: Literal["default", "he"] = "default"
+    #: Whether samples are sequences of tokens; its constructor then also takes the size of the vocabulary.
+    reads_tokens = False
     #: Whether `draw` says how its weights are drawn, in place of `initialise`.
     draws_itself = False
 
@@ -119,7 +122,8 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
     """Redraws every parameter of `module` from `generator` with PyTorch's default distributions, in the order of
     `modules()`.
 
-    Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); normalisation weight 1, bias 0. A
+    Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); embeddings ~ N(0, 1); normalisation
+    weight 1, bias 0. A
     module with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He et al. 2015, fan
     out). A model that `draws_itself` does so. The same generator state gives the same bits; the global generator is not
     touched."""
@@ -137,6 +141,8 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
                 uniform_(part.weight, -bound, bound, generator)
             if part.bias is not None:
                 uniform_(part.bias, -bound, bound, generator)
+        elif isinstance(part, nn.Embedding):
+            normal_(part.weight, 0.0, 1.0, generator)
         elif isinstance(part, nn.BatchNorm2d | nn.GroupNorm):
             part.reset_parameters()
         elif next(part.parameters(recurse=False), None) is not None:

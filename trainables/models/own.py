@@ -4,9 +4,9 @@
         def __init__(self, classes): ...          # of `ARGUMENTS`, those that it takes by name
         def forward(self, x): ...                 # logits (B, classes)
 
-x are normalised images `(B, ch, H, W)`, or vectors `(B, d)`. The head is the module that the attribute `head` is, or
-whose path it names (`head = "fc2"`), otherwise the last linear layer; `forward` must end with it, as methods train,
-send and replace the head by itself.
+x are normalised images `(B, ch, H, W)`, vectors `(B, d)`, or tokens `(B, length)`, int64. The head is the module that
+the attribute `head` is, or whose path it names (`head = "fc2"`), otherwise the last linear layer; `forward` must end
+with it, as methods train, send and replace the head by itself.
 
 What is made of it so that runs can be repeated: weights are drawn by the class's own constructor under a seed of the
 run. Batch normalisation becomes that of the federation (`batch_norm`, momentum 0.1). Where a forward pass in training
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,13 +31,15 @@ from trainables.models.base import Model, Shape
 from trainables.models.layers import BatchNorm
 
 #: What a constructor may ask for, by the names that it may use.
-ARGUMENTS: dict[str, Callable[[Shape, int], object]] = {
-    **dict.fromkeys(("classes", "num_classes", "n_classes"), lambda shape, classes: classes),
-    **dict.fromkeys(("features", "in_features", "num_features"), lambda shape, classes: shape[0] * shape[1] * shape[2]),
-    **dict.fromkeys(("channels", "in_channels"), lambda shape, classes: shape[0]),
-    "height": lambda shape, classes: shape[1],
-    "width": lambda shape, classes: shape[2],
-    "shape": lambda shape, classes: shape,
+ARGUMENTS: dict[str, Callable[[OwnModel], object]] = {
+    **dict.fromkeys(("classes", "num_classes", "n_classes"), lambda model: model.classes),
+    **dict.fromkeys(("features", "in_features", "num_features"), lambda model: math.prod(model.shape)),
+    **dict.fromkeys(("channels", "in_channels"), lambda model: model.shape[0]),
+    "height": lambda model: model.shape[1],
+    "width": lambda model: model.shape[2],
+    "shape": lambda model: model.shape,
+    **dict.fromkeys(("vocabulary", "vocabulary_size", "num_embeddings"), lambda model: model.vocabulary),
+    "length": lambda model: model.shape[0],
 }
 
 
@@ -66,13 +69,17 @@ class OwnModel(Model):
     """A network of a user's own, cut into what its head reads (`body`) and the head."""
 
     draws_itself = True
+    #: How many tokens there are, where samples are sequences of them; else 0.
+    vocabulary: int
 
-    def __init__(self, make: Callable[..., nn.Module], name: str, shape: Shape, classes: int, rate: float) -> None:
+    def __init__(
+        self, make: Callable[..., nn.Module], name: str, shape: Shape, classes: int, rate: float, vocabulary: int = 0
+    ) -> None:
         super().__init__(shape, classes, rate, scaler=False)
         if rate != 1:
             must = f"0 for the model {name}, which does not say how it becomes narrower"
             raise UserError(sentence("rho", must, Shown("clients of width " + f"{rate:g}")))
-        self._make, self._called = make, name
+        self._make, self._called, self.vocabulary = make, name, vocabulary
         whole = self._made()
         self._check(whole)
         self.random = self._is_random(whole)
@@ -100,7 +107,8 @@ class OwnModel(Model):
         return found
 
     def _input(self, x: Tensor) -> Tensor:
-        return x.flatten(1) if self.shape[1:] == (1, 1) else x
+        flat = x.flatten(1) if self.shape[1:] == (1, 1) else x
+        return flat.long() if self.vocabulary else flat
 
     def _made(self) -> nn.Module:
         """A network of the class, with the federation's batch normalisation."""
@@ -111,7 +119,7 @@ class OwnModel(Model):
         given, missing = {}, []
         for one in asked:
             if one.name in ARGUMENTS:
-                given[one.name] = ARGUMENTS[one.name](self.shape, self.classes)
+                given[one.name] = ARGUMENTS[one.name](self)
             elif one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
                 missing.append(one.name)
         if missing:
@@ -127,8 +135,15 @@ class OwnModel(Model):
             raise UserError(sentence(f"The model {self._called}", "a torch.nn.Module", Shown(type(made).__name__)))
         return _with_our_normalisation(made, self._called)
 
+    def _drawn(self) -> Tensor:
+        """Two samples as they are stored."""
+        generator = torch.Generator().manual_seed(0)
+        if self.vocabulary:
+            return torch.randint(self.vocabulary, (2, *self.shape), generator=generator).float()
+        return torch.randn(2, *self.shape, generator=generator)
+
     def _sample(self) -> Tensor:
-        return self._input(torch.randn(2, *self.shape, generator=torch.Generator().manual_seed(0)))
+        return self._input(self._drawn())
 
     def _check(self, whole: nn.Module) -> None:
         """Raises `UserError` where the network does not turn samples into logits."""
@@ -166,7 +181,7 @@ class OwnModel(Model):
         logits."""
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             self.eval()
-            found = self.features(torch.randn(2, *self.shape, generator=torch.Generator().manual_seed(0)))
+            found = self.features(self._drawn())
             right = found.dim() == 2 and len(found) == 2
             try:
                 right = right and tuple(self.head(found).shape) == (2, self.classes)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from search_spaces.errors import EnvironmentFault, UserError, sentence
-from trainables import data
+from trainables import data, models
 from trainables.data.partition import NATURAL, natural, partition
 from trainables.federation import ClientData, Federation, FederationConfig, Images, budgets, normalise
 from trainables.models import precision
@@ -132,6 +132,7 @@ def _federation(
         kind=source.kind,
         offset=source.offset,
         scale=source.scale,
+        vocabulary=source.vocabulary,
     )
 
 
@@ -282,9 +283,9 @@ def _natural_problems(config: FederationConfig, source: data.Dataset) -> list[st
 
 
 def resolve_model(name: str, shape: tuple[int, int, int], kind: str = "images") -> str:
-    """The model that `auto` means on vectors, or on images of that shape; every other name means itself."""
-    if name == "auto" and kind == "vectors":
-        return "mlp"
+    """The model that `auto` means on vectors, tokens, or images of that shape; every other name means itself."""
+    if name == "auto" and kind != "images":
+        return models.SMALL[kind]
     return ("cnn_small" if max(shape[1:]) < 28 else "cnn") if name == "auto" else name
 
 

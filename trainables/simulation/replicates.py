@@ -111,6 +111,7 @@ class Replicates:
                     s.fed.kind,
                     s.fed.offset,
                     s.fed.scale,
+                    s.fed.vocabulary,
                 )
                 found[s.fed.seed] = {k: v.contiguous().cpu() for k, v in params.items()}, card
         return found

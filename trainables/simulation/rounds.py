@@ -192,7 +192,7 @@ class Simulation:
         """The deep-leakage attack on what clients have uploaded so far. Raises `UserError` where they hold no
         images."""
         if self.fed.kind != "images":
-            raise UserError(f"{self.settings.dataset} holds vectors, and the attack rebuilds images.")
+            raise UserError(f"{self.settings.dataset} holds {self.fed.kind}, and the attack rebuilds images.")
         c = self.settings
         return attack.attack(
             self.fed,

@@ -85,7 +85,7 @@ def test_the_direction_of_the_window_is_more_than_a_name_where_widths_differ() -
         assert sum(began < window for window in later) == kept
 
 
-@pytest.mark.parametrize("model", models.names())
+@pytest.mark.parametrize("model", [name for name in models.names() if not models.reads_tokens(name)])
 @pytest.mark.parametrize("method", [heterofl, feddropout, fedrolex])
 def test_extracted_tensors_fit_the_narrow_model_and_merging_them_back_changes_nothing(model: str, method: Any) -> None:
     fed = federation(model, (1.0, 0.5, 0.0625))

@@ -12,10 +12,11 @@ import torch
 from PIL import Image
 
 from search_spaces.errors import UserError
-from trainables import data
+from trainables import data, models, own_code
 from trainables.federation import FederationConfig, normalise
 from trainables.simulation import federated_data
-from trainables.zoo import Card
+from trainables.simulation.replicates import Replicates
+from trainables.zoo import Card, load_model, save_model
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +116,7 @@ def test_clients_of_the_data_hold_their_own_rows(tmp_path: Path) -> None:
         ({}, "", "label must be the column that holds the classes, got none .* Its columns are age, smokes"),
         ({}, "?label=yy", r"label must be the name of a column, got 'yy' .* Did you mean 'y'"),
         ({}, "?label=y&client=y", "client must be another column than label"),
-        ({}, "?label=y&colour=2", "A data set of your own must be followed by label=COLUMN, client=COLUMN"),
+        ({}, "?label=y&colour=2", "A data set of your own must be followed by label=, client="),
         ({}, "?label=y&resize=8", "resize must be left out for a .csv file"),
         ({"age": "old"}, "?label=y", "The column 'age' must be of numbers, as every feature is, got 'old'"),
         ({"age": np.nan}, "?label=y", "The column 'age' must be finite everywhere, got 240 of 240 that are missing"),
@@ -232,3 +233,103 @@ def test_images_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
     for wrong in ("0", "5x5x5", "x", "99999"):
         with pytest.raises(UserError, match="resize must be a size such as 32"):
             data.load(f"{tmp_path / 'photos'}?resize={wrong}")
+
+
+def letters(rows: int = 300, length: int = 6) -> dict[str, np.ndarray]:
+    """Sequences whose last letter is the class."""
+    x = np.random.default_rng(5).integers(0, 4, (rows, length)).astype(np.int16)
+    return {"x": x, "y": np.array(["A", "C", "G", "T"])[x[:, -1]]}
+
+
+def saved(folder: Path, **arrays: np.ndarray) -> str:
+    np.savez(folder / "letters.npz", **arrays)  # type: ignore[arg-type]
+    return str(folder / "letters.npz")
+
+
+def test_whole_numbers_of_two_dimensions_are_tokens_unless_said_otherwise(tmp_path: Path) -> None:
+    arrays = letters()
+    path = saved(tmp_path, **arrays)
+    found = data.load(path)
+    assert (found.kind, found.shape, found.vocabulary, found.class_names) == (
+        *("tokens", (6, 1, 1), 4),
+        ("A", "C", "G", "T"),
+    )
+    x, y = fed_to_models(found)
+    rows, wanted = x[:, :, 0, 0], np.column_stack([arrays["x"], arrays["x"][:, -1]])
+    assert x.dtype == np.float32
+    np.testing.assert_array_equal(np.unique(np.column_stack([rows, y]), axis=0), np.unique(wanted, axis=0))
+    vectors = data.load(path + "?samples=vectors")
+    assert (vectors.kind, vectors.vocabulary) == ("vectors", 0) and vectors.std != found.std
+    assert data.load(saved(tmp_path, vocabulary=np.array(30), **arrays)).vocabulary == 30
+    words = np.array(["a", "c", "g", "t", "<unknown>"])
+    assert data.load(saved(tmp_path, vocabulary=words, **arrays)).vocabulary == 5
+    floats = saved(tmp_path, x=arrays["x"].astype(np.float32), y=arrays["y"])
+    assert data.load(floats).kind == "vectors" and data.load(floats + "?samples=tokens").kind == "tokens"
+
+
+@pytest.mark.parametrize(
+    ("change", "samples", "said"),
+    [
+        (
+            {"x": np.full((9, 3), -1)},
+            "",
+            r"x must be tokens in 0 … 1048575, got values from -1 to -1 .*samples=vectors",
+        ),
+        ({"vocabulary": np.array(3)}, "", r"x must be tokens in 0 … 2, got values from 0 to 3"),
+        ({"vocabulary": np.array(0)}, "", "vocabulary must be of 1 to 1048576 tokens, got 0"),
+        ({"vocabulary": np.array(2.5)}, "", "vocabulary must be the number of tokens, or their list, got float64"),
+        ({"x": np.full((9, 3), 0.5)}, "tokens", "x must be whole numbers, as tokens are, got float64"),
+        ({}, "words", "Unknown kind of samples 'words'"),
+        ({"x": np.zeros((9, 4, 4), np.uint8)}, "tokens", "samples must be left out for images, got 'tokens'"),
+    ],
+)
+def test_what_is_no_token_is_one_sentence(
+    tmp_path: Path, change: dict[str, np.ndarray], samples: str, said: str
+) -> None:
+    arrays = letters(9) | change
+    with pytest.raises(UserError, match=said):
+        data.load(saved(tmp_path, **arrays) + (f"?samples={samples}" if samples else ""))
+
+
+def test_a_federation_of_sequences_learns_with_the_small_network(tmp_path: Path) -> None:
+    path = saved(tmp_path, **letters())
+    values = {
+        "dataset": path,
+        "clients": 3,
+        "omega": 100.0,
+        "lr": 0.5,
+        "local_steps": 30,
+        "batch_size": 32,
+        "rounds": 3,
+    }
+    trained = Replicates("fedavg", values, (0,))
+    assert trained.simulations[0].fed.model == "lstm"
+    rows = [trained.step()[0] for _ in range(3)]
+    assert rows[-1]["global_accuracy"] > 0.9, "a quarter would be guessed"
+    params, card = trained.models()[0]
+    save_model(tmp_path / "model.safetensors", params, card)
+    model, card = load_model(tmp_path / "model.safetensors")
+    tokens = torch.from_numpy(letters()["x"][:50])
+    classes = model(card.normalise(tokens)).argmax(1)
+    assert (classes == tokens[:, -1]).double().mean() > 0.9
+    with pytest.raises(UserError, match="holds tokens, and dfrd, which generates images, needs images"):
+        Replicates("dfrd", {"dataset": path}, (0,))
+    for name in ("cnn", "mlp"):
+        with pytest.raises(UserError, match=f"model must be auto, lstm or one of your own for tokens.*got '{name}'"):
+            Replicates("fedavg", {"dataset": path, "model": name}, (0,))
+    with pytest.raises(UserError, match="model must be another one for digits, which holds no sequences of tokens"):
+        Replicates("fedavg", {"dataset": "digits", "model": "lstm"}, (0,))
+
+
+def test_an_own_network_is_fed_tokens_as_whole_numbers(tmp_path: Path) -> None:
+    (tmp_path / "bag.py").write_text(
+        "import torch\n\n\nclass Bag(torch.nn.Module):\n    def __init__(self, vocabulary, length, classes):\n"
+        "        super().__init__()\n        self.words = torch.nn.Embedding(vocabulary, 8 * length)\n"
+        "        self.head = torch.nn.Linear(8 * length, classes)\n\n"
+        "    def forward(self, x):\n        return self.head(self.words(x).mean(1))\n"
+    )
+    values = {"dataset": saved(tmp_path, **letters()), "model": models.named(f"{tmp_path}/bag.py:Bag"), "clients": 3}
+    trained = Replicates("fedavg", values, (0,))
+    assert trained.step()[0]["train_loss"] > 0
+    assert trained.simulations[0].fed.network().state_dict()["body.words.weight"].shape == (4, 48)
+    own_code.forget()

@@ -30,10 +30,11 @@ SHAPES = {
     "resnet8": (3, 16, 16),
     "mlp": (2, 1, 1),
 }
+#: `lstm` reads tokens: tests/trainables/models/test_lstm.py.
 
 
 def test_every_registered_model_is_covered_here() -> None:
-    assert models.names() == sorted(SHAPES)
+    assert models.names() == sorted([*SHAPES, "lstm"])
 
 
 @pytest.mark.parametrize(
