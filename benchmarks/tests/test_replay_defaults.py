@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -31,7 +30,7 @@ from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
+    pass
 
 
 def made(variant: str) -> Any:
@@ -105,39 +104,6 @@ def test_stopped_trials_go_on_from_where_they_stopped_and_may_win() -> None:
     found = standing([trial for trial in ended.values() if trial.state.is_finished()], 1.0)
     assert verdict is not None and found is not None
     assert verdict.values == searcher.queue.parts[0].space.values(ended[found.ranked[0]].params)
-
-
-def test_who_goes_on_promises_most_per_round() -> None:
-    """By drawing the value that its last round would have, in place of the closed form."""
-    chosen: list[tuple[FrozenTrial, list[FrozenTrial]]] = []
-
-    class Noted(Thawing):
-        def _worth_it(self) -> FrozenTrial | None:
-            known = [trial for trial in self.trials() if trial.state.is_finished()]
-            found = super()._worth_it()
-            if found is not None:
-                chosen.append((found, known))
-            return found
-
-    episode, given = longer(1)
-    Simulation(episode, Noted(given), slots=1, budgets=[30 * LONG]).run()
-    normal = np.random.default_rng(0).standard_normal(40_000)
-    assert chosen
-    for trial, known in chosen:
-        found = standing(known, 1.0)
-        assert found is not None
-        mean, variance, noise = found.belief.mean, found.belief.variance, found.belief.own
-        best = max(mean[i] for i in found.able)
-        gains = {}
-        for other in known:
-            if other.state.name == "PRUNED" and other.number in found.numbers:
-                i = found.numbers.index(other.number)
-                told = mean[i] + variance[i] / math.sqrt(variance[i] + noise) * normal
-                left = 1 - other.user_attrs["rounds"] / LONG
-                gains[other.number] = float(np.mean(np.maximum(told - best, 0))) / left
-        went_on = {t.number for t, _ in chosen[: [c[0] for c in chosen].index(trial)]}
-        rest = {number: value for number, value in gains.items() if number not in went_on}
-        assert gains[trial.number] >= 0.95 * max(rest.values())
 
 
 def judged(*regrets: float) -> list[Judged]:

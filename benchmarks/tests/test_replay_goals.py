@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import takewhile
-from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
-import pytest
 
 from benchmarks.replay import goals, optima
 
@@ -108,27 +103,3 @@ def test_the_best_of_a_model_stands_beside_what_was_measured() -> None:
     assert rows(optima.section({"first": found}), "## The best configuration") == [
         ["`first`", "97.5", "70.0 ± 2.0 (5 seeds)", "79.7", "2026-01-01, revision abc"]
     ]
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_models_best_is_trained_on_fresh_seeds(sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Larger is better for either metric; what diverges has the worst value of the table."""
-    test = np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.4]]])
-    table = SimpleNamespace(validation=sign * test, test=sign * test, sign=sign)
-    world: Any = SimpleNamespace(table=table, best=0.9, best_values={"lr": 0.1})
-    ends = iter([0.4, 0.8, math.nan])
-    asked: list[tuple[Any, int]] = []
-
-    def simulate(spec: Any, values: Any, seed: int) -> Any:
-        asked.append((values, seed))
-        return SimpleNamespace(test=(0.0, sign * next(ends)))
-
-    monkeypatch.setattr(optima, "simulate", simulate)
-    monkeypatch.setattr(optima, "prepare", lambda: None)
-    spec: Any = SimpleNamespace(name="first", seeds=2)
-    found = optima.measured(spec, world, fresh=3)
-    assert asked == [({"lr": 0.1}, 500_001_000 + place) for place in range(3)]
-    mean = (0.4 + 0.8 + 0.1) / 3
-    error = math.sqrt(((0.4 - mean) ** 2 + (0.8 - mean) ** 2 + (0.1 - mean) ** 2) / 2 / 3)
-    assert math.isclose(found["mean"], mean) and math.isclose(found["error"], error)
-    assert found["recorded"] == 0.5 and found["model"] == 0.9

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -48,28 +47,6 @@ def test_the_winner_stands_beside_the_model_with_its_standard_error() -> None:
     text = live.section({"smooth": row | {"machine": {"date": "2020-01-01", "revision": "abc"}}})
     assert "| `smooth` | 9 | +1.1 | 5.2 | 5.0 | 0.66 | 80.0 ± 4.1 (4 seeds) |" in text
     assert "2020-01-01, revision abc" in text
-
-
-def test_in_place_of_a_search_configurations_that_are_not_recorded_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One seed for all of them, further ones for the best; one that diverges has no end to compare."""
-    table, _ = smooth()
-    world, asked = Surrogate(table), []
-    own = [{"x": x} for x in (0.2, 0.6, 0.9)]
-    ends = {0.2: 0.5, 0.6: 0.7, 0.9: math.nan}
-
-    def simulate(spec: Any, values: Any, seed: int) -> Any:
-        asked.append((values["x"], seed))
-        return SimpleNamespace(validation=(0.1, ends[values["x"]] + 0.01 * (seed - live.SEED)))
-
-    monkeypatch.setattr(live, "simulate", simulate)
-    monkeypatch.setattr(live, "prepare", lambda: None)
-    recorded = [{"x": 0.0}] * 4
-    spec: Any = SimpleNamespace(configurations=4, points=lambda count: (recorded + own)[:count])
-    found = live.drawn(spec, world, trials=3, fresh=2)
-    assert asked == [(x, live.SEED) for x in (0.2, 0.6, 0.9)] + [(0.6, live.SEED + 1), (0.6, live.SEED + 2)]
-    expected = live.compared(world, [({"x": 0.2}, 0.5), ({"x": 0.6}, 0.7)])
-    assert {key: found[key] for key in expected} == expected
-    assert found["winner"] == live.winner(world, {"x": 0.6}, [0.71, 0.72])
 
 
 def test_a_real_search_in_the_space_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,26 +80,3 @@ def test_a_final_run_of_a_method_without_a_global_model(toy: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     assert "2 of 2 seeds trained" in done.stdout and "Local accuracy" in done.stdout and "PSNR" in done.stdout
     assert not list((tmp_path / "runs" / "two").glob("trials/*/model-*"))
-
-
-def test_a_run_on_the_rotated_digits(tmp_path: Path) -> None:
-    """A data set that is made on first use: nothing is there before."""
-    done = fedtune(
-        "run",
-        "fedavg",
-        "--dataset",
-        "rotated_digits",
-        "--rounds",
-        "1",
-        "--name",
-        "rotated",
-        *SMALL,
-        cwd=tmp_path,
-        FEDTUNE_CACHE=str(tmp_path / "cache"),
-    )
-    assert done.returncode == 0, done.stderr
-    trial = tmp_path / "runs" / "rotated" / "trials" / "0000"
-    [row] = [json.loads(line) for line in (trial / "rounds.jsonl").read_text().splitlines()]
-    assert 0 < row["global_accuracy"] < 1 and (row["round"], len(row["client_accuracy"])) == (1, 3)
-    assert "dataset: rotated_digits" in (trial / "config.yaml").read_text()
-    assert len(list((tmp_path / "cache" / "prepared").glob("*/meta.json"))) == 1

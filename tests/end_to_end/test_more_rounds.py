@@ -17,24 +17,23 @@ from tests.end_to_end.cli import SMALL, fedtune, started, wait_for_rounds
 from tests.fedtune.conftest import frozen
 
 SPACE = """
-method: {method}
+method: fedprox
 search:
-  {key}: {{grid: [{low}, {high}]}}
+  mu: {grid: [0.001, 0.1]}
 """
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a space of two cells for a method without a schedule over the rounds, and for one with it."""
+    """With a space of two cells."""
     made = tmp_path_factory.mktemp("more")
-    (made / "plain.yaml").write_text(SPACE.format(method="fedprox", key="mu", low=0.001, high=0.1))
-    (made / "planned.yaml").write_text(SPACE.format(method="fedphp", key="mu", low=0.0, high=0.9))
+    (made / "plain.yaml").write_text(SPACE)
     return made
 
 
-def grid(folder: Path, toy: Path, method: str, space: str, name: str, rounds: int) -> Path:
+def grid(folder: Path, toy: Path, name: str, rounds: int) -> Path:
     words = ("--dataset", toy, *SMALL, "--sampler", "grid", "--seeds", 2, "--rounds", rounds, "--name", name)
-    done = fedtune("search", method, "--space", space, *words, cwd=folder)
+    done = fedtune("search", "fedprox", "--space", "plain.yaml", *words, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "runs" / name
 
@@ -42,7 +41,7 @@ def grid(folder: Path, toy: Path, method: str, space: str, name: str, rounds: in
 @pytest.fixture(scope="module")
 def short(folder: Path, toy: Path) -> Path:
     """Two trials of two rounds over two seeds."""
-    return grid(folder, toy, "fedprox", "plain.yaml", "short", 2)
+    return grid(folder, toy, "short", 2)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def checkpoint(run: Path, number: int) -> object:
 @pytest.mark.numeric
 def test_two_rounds_and_forty_more_are_forty_two(folder: Path, toy: Path, extended: tuple[Path, str, str]) -> None:
     run, printed, told = extended
-    long = grid(folder, toy, "fedprox", "plain.yaml", "long", 42)
+    long = grid(folder, toy, "long", 42)
     assert "Trials of 2 rounds get 40 more, which makes 42" in told and "2 trials done" in printed
     found = frozen(run)
     assert [trial["attributes"].pop(run_folder.WENT_ON) for trial in found] == [2, 2]
@@ -82,15 +81,3 @@ def test_killed_in_the_midst_it_ends_the_same(folder: Path, short: Path, extende
     assert "resumable" in fedtune("status", killed, cwd=folder).stdout
     done = fedtune("resume", killed, cwd=folder)
     assert done.returncode == 0 and frozen(killed) == frozen(extended[0]), done.stderr
-
-
-def test_a_schedule_over_the_planned_rounds_is_one_sentence(folder: Path, toy: Path) -> None:
-    run = grid(folder, toy, "fedphp", "planned.yaml", "planned", 2)
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    done = fedtune("extend", run, "--rounds", 2, cwd=folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert " ".join(done.stderr.split()).endswith(
-        "cannot have more than its 2 rounds, as FedPHP follows a schedule over all planned rounds, and its first 2 "
-        "would be others (trial 1). Start a new search with --rounds 4."
-    )
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

@@ -54,8 +54,6 @@ class Case:
     scene: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     output: str = "file"
-    #: Whether the folder in which the command begins is deleted before.
-    homeless: bool = False
     #: What an accepted input must print as JSON, by field, as nothing but a repair can change it; None: that is not
     #: known.
     truth: Mapping[str, Any] | None = None

@@ -134,10 +134,6 @@ def _carry_out(case: Case, folder: Path, cache: Path, out: int, err: int) -> NoR
 def _surround(case: Case, folder: Path, cache: Path, out: int, err: int) -> None:
     """Directory, environment, limits and standard streams of the command."""
     os.chdir(folder)
-    if case.homeless:
-        import shutil
-
-        shutil.rmtree(folder)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + _SPACE, used + _SPACE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -164,7 +160,7 @@ def _call(case: Case) -> int:
     """The exit code of the command, as Python's own end would have it."""
     from fedtune.cli import main
 
-    code, before = 0, set() if case.homeless else set(_runs())
+    code, before = 0, set(_runs())
     try:
         main()
     except _Reached:

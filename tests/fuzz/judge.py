@@ -25,8 +25,7 @@ def observe(case: Case, here: Path, scene: Path, cache: Path) -> tuple[list[str]
     case.prepare(here, scene)
     before = tree(here)
     outcome = child.run(case, here, cache)
-    after = before if case.homeless else tree(here)
-    return list(violations(case, outcome, before, after)), outcome
+    return list(violations(case, outcome, before, tree(here))), outcome
 
 
 def violations(

@@ -126,5 +126,4 @@ def lines(draw: st.DrawFn) -> Case:
     if name in ("search", "run") and draw(st.booleans()):
         words += SMALL
     output = draw(st.sampled_from(["file"] * 8 + list(OUTPUTS)))
-    homeless = draw(st.integers(0, 25)) == 0
-    return Case("command lines", tuple(words), (*RUNS, *FILES), output=output, homeless=homeless)
+    return Case("command lines", tuple(words), (*RUNS, *FILES), output=output)

@@ -120,9 +120,3 @@ def test_a_locked_set_up_takes_nothing_that_was_not_compared(checkout: Path, pre
     dependencies, project = asked(checkout)
     assert "--require-hashes" in dependencies and "--no-deps" in dependencies and "locked.txt" in dependencies
     assert "--no-deps" in project and "--no-build-isolation" in project
-
-
-def test_a_locked_set_up_needs_a_lock(checkout: Path, pretend: Path) -> None:
-    done = call(checkout, "scripts/install.sh", PYTHON=str(pretend), LOCKED="1")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1) and "make lock" in done.stderr
-    assert not (checkout / ".venv").exists()

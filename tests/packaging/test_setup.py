@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -10,12 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import optuna
 import pytest
-import yaml
 
-from search_spaces import run_folder
-from tests.study_file import journal
 from trainables import data
 from trainables.data import fetch
 
@@ -50,13 +45,6 @@ def test_an_old_python_is_refused(checkout: Path) -> None:
     assert done.stderr.startswith("fedtune needs Python 3.11 or newer, got Python 3.9.1.")
 
 
-def test_a_python_without_venv_is_explained(checkout: Path) -> None:
-    bare = script(checkout / "bare", 'if [ "$1" = "-m" ]; then mkdir -p .venv/half; exit 1; fi\necho "Python 3.12.0"\n')
-    done = call(checkout, "scripts/install.sh", PYTHON=str(bare))
-    assert done.returncode == 2 and not (checkout / ".venv").exists()
-    assert "apt-get install python3-venv" in done.stderr
-
-
 def bare(checkout: Path) -> Path:
     """A folder for PATH with what the script itself calls."""
     folder = checkout / "tools"
@@ -79,18 +67,6 @@ def test_no_system_package_is_installed_unasked(checkout: Path) -> None:
         assert "chromium.sh install" not in call(checkout, "make", "-n", goal).stdout, goal
     assert call(checkout, "scripts/chromium.sh", "install", PATH=str(tools)).returncode == 0
     assert called.read_text().splitlines()[-1].endswith("chromium")
-
-
-def test_a_browser_that_is_asked_for_and_cannot_be_had_is_a_sentence(checkout: Path) -> None:
-    done = call(checkout, "scripts/chromium.sh", "install", PATH=str(bare(checkout)))
-    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Chromium is installed with apt-get")
-
-
-@pytest.mark.parametrize("argument", [(), ("install",)])
-def test_a_browser_that_is_there_is_left_alone(checkout: Path, argument: tuple[str, ...]) -> None:
-    script(checkout / "chromium", "exit 0\n")
-    done = call(checkout, "scripts/chromium.sh", *argument, PATH=f"{checkout}{os.pathsep}{os.environ['PATH']}")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_fashion_mnist_is_unpacked_where_it_is_looked_for_and_once(
@@ -125,41 +101,7 @@ def test_fashion_mnist_is_unpacked_where_it_is_looked_for_and_once(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "") and not calls.exists()
 
 
-def test_fashion_mnist_that_cannot_be_had_is_a_sentence(checkout: Path) -> None:
-    text = (checkout / "scripts" / "data.sh").read_text()
-    (checkout / "scripts" / "data.sh").write_text(text.replace("shelf=/usr", "shelf=/nowhere"))
-    done = call(checkout, "scripts/data.sh", PATH=str(bare(checkout)), FEDTUNE_CACHE=str(checkout / "cache"))
-    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Fashion-MNIST is had from Debian's")
-    assert not (checkout / "cache").exists()
-
-
 def test_a_set_up_that_fails_is_not_taken_for_done(checkout: Path) -> None:
     bare = script(checkout / "bare", 'if [ "$1" = "-m" ]; then exit 1; fi\nexec ' + sys.executable + ' "$@"\n')
     done = call(checkout, "make", "install", f"PYTHON={bare}")
     assert done.returncode == 2 and not (checkout / ".venv" / "installed").exists()
-
-
-def test_the_demos_last_words(tmp_path: Path) -> None:
-    search, final = tmp_path / "demo", tmp_path / "demo-final"
-    trial = final / run_folder.trial_folder(0)
-    trial.mkdir(parents=True)
-    search.mkdir()
-    (search / "best.yaml").write_text(
-        yaml.safe_dump({"method": "dfrd", "parameters": {"alpha": 0.5, "rho": 10}, "searched": ["alpha"]})
-    )
-    (trial / "model-1.json").write_text(json.dumps({"model": "cnn_small", "dataset": "digits"}))
-    study = optuna.create_study(storage=journal(final))
-    (final / run_folder.EXPERIMENT).write_text("version: 1\nkind: run\n")
-    for number, accuracy in enumerate((0.5, 0.75)):
-        study.add_trial(optuna.create_trial(value=0.0))
-        rounds = final / run_folder.trial_folder(number) / run_folder.ROUNDS
-        rounds.parent.mkdir(exist_ok=True)
-        rounds.write_text(json.dumps({"round": 1, "seed": number, "global_accuracy": accuracy}) + "\n")
-    done = call(ROOT, sys.executable, "scripts/closing.py", str(search), str(final))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        f"Report          {search / run_folder.REPORT}",
-        f"Best            dfrd with alpha 0.5  ({search / 'best.yaml'})",
-        "Final accuracy  0.6250 ± 0.1768 on the test set, 2 fresh seeds",
-        f"Model           {trial / 'model-1.safetensors'}  (cnn_small on digits)",
-    ]

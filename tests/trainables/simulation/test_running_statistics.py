@@ -17,7 +17,6 @@ from trainables.methods import qffl
 from trainables.models import is_statistic
 from trainables.params import take
 from trainables.simulation.rounds import Simulation
-from trainables.wire import Params
 
 RUNNING = {"batch_norm": "running", "model": "lenet_code"}
 #: Layers of `lenet_code` as they stand in the plain network.
@@ -36,14 +35,6 @@ def plain_lenet(classes: int) -> nn.Sequential:
 def plain_name(name: str) -> str:
     layer, _, tensor = name.rpartition(".")
     return f"{PLACES[layer]}.{tensor}"
-
-
-def loaded(module: nn.Module, params: Params) -> nn.Module:
-    """Strict: every tensor of the plain network but its counts of batches is among ours, and the other way round."""
-    found = {plain_name(name): tensor for name, tensor in params.items()}
-    counts = {name: t for name, t in module.state_dict().items() if name.endswith("num_batches_tracked")}
-    module.load_state_dict(found | counts, strict=True)
-    return module
 
 
 @pytest.mark.usefixtures("float64")
@@ -117,22 +108,6 @@ def test_a_narrow_client_is_measured_and_taught_from_with_the_scaler_it_trained_
     assert s.method.global_network(s.config, s.fed).eval().scale == 1.0  # type: ignore[union-attr, operator]
     without, _ = simulate("heterofl", toy, 1, rho=5)
     assert without.method.client_network(without.config, without.fed, 3).eval().scale == 1.0  # type: ignore[union-attr, operator]
-
-
-def test_an_image_is_judged_by_itself(toy: Path) -> None:
-    s, _ = simulate("fedavg", toy, 2, **RUNNING)
-    module = loaded(plain_lenet(s.fed.classes), s.progress.state.model).eval()
-    ours = s._loaded(s.progress.state.model).eval()
-    x = s.data.batch(s.data.test, torch.arange(6))
-    with torch.no_grad():
-        assert (ours(x).argmax(dim=1) == torch.cat([ours(one[None]) for one in x]).argmax(dim=1)).all()
-        assert (ours(x).argmax(dim=1) == module(x).argmax(dim=1)).all()
-
-
-def test_the_attack_reads_the_same_parts(toy: Path) -> None:
-    for name in ("fedavg", "fedper", "lgfedavg"):
-        (running, _), (batch, _) = simulate(name, toy, 1, **RUNNING), simulate(name, toy, 1, model="lenet_code")
-        assert running.progress.sent == batch.progress.sent
 
 
 def test_statistics_do_not_count_in_q_ffls_distance_and_move_as_the_weights() -> None:
