@@ -3,7 +3,7 @@ and what becomes of a trial that ran out of memory or whose process died.
 
 Ray places trials on cores, GPUs and machines and reuses their processes. Its logs, checkpoints, retries and restore are
 not used; the run directory is the only state. A trial that ran out of memory, or whose process died, is put back and
-goes on from its last checkpoint at a larger share of the machine, without the study seeing a failure.
+goes on from its last checkpoint, in the first case with a larger share, without the study seeing a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
-from fedtune.execution.retries import ProcessDeaths, Shares
+from fedtune.execution.retries import Cause, Death, ProcessDeaths, Shares
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch
 from fedtune.record.experiment import Placement
@@ -63,7 +63,7 @@ class TuneSession:
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
-        self._shares = Shares(placement, (placement.cpus, placement.gpus))
+        self._shares = Shares(placement, ())
         #: Trials whose processes died, and what Ray said of the last one, by its name there.
         self._deaths = ProcessDeaths()
         self._said: dict[str, str] = {}
@@ -78,7 +78,7 @@ class TuneSession:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
         from trainables.worker.environment import Token
 
-        self._shares = Shares(self.placement, cluster.largest_machine())
+        self._shares = Shares(self.placement, cluster.machines())
         with token(self.folder) as (path, content), contextlib.suppress(_LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
             self._call_tune(scratch)
@@ -209,26 +209,28 @@ class TuneSession:
         from trainables.tune import Ending
 
         self._tell(result or {})
-        ending = (result or {}).get("ending")
+        ending, died = (result or {}).get("ending"), None
         if error and self._lost_server():
             return  # no process outlives its server: the trial stays to be resumed
         if error:
             part, own = self.queue.at(number)
             folder = part.folder / run_folder.trial_folder(own)
-            round_ = self._deaths.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
-            ending = Ending("interrupted", round_, "its process died", out_of_memory=True)
+            died = self._deaths.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
+            ending = Ending("interrupted", died.round, "its process died")
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
         del self._live[trial_id]
         self._shares.started(number)
         with self._keeping_failures():
-            if ending.out_of_memory and self._put_back(number, ending, died=error):
+            if (died is not None or ending.out_of_memory) and self._put_back(number, ending, died):
                 return
-            if error and not self._deaths.is_own_doing(number):
+            if died is not None and not self._deaths.is_own_doing(number):
                 self.queue.mark(number, "interrupted")
                 raise self._deaths.from_outside(number, self.lost.again)
-            self.queue.finish(number, self._given_up(number, ending, error) if ending.out_of_memory else ending)
-            if ending.stop_reason == "interrupted" and not ending.out_of_memory:
+            if died is not None or ending.out_of_memory:
+                ending = self._given_up(number, ending, died)
+            self.queue.finish(number, ending)
+            if ending.stop_reason == "interrupted":
                 raise UserError(
                     f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
                     f"go on with `{self.lost.again}`."
@@ -253,25 +255,27 @@ class TuneSession:
             self.lost.note(gone)
         return gone is not None
 
-    def _put_back(self, number: int, ending: Any, died: bool) -> bool:
+    def _put_back(self, number: int, ending: Any, died: Death | None) -> bool:
         """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
-        which may have been for lack of memory, also without, a few times."""
-        more = self._shares.more(number)
-        if self._deaths.too_often(number) or (more is None and not died):
+        also with the same share, a few times."""
+        more = self._shares.more(number) if died is None or died.of is Cause.MEMORY else None
+        if more is None and (died is None or self._deaths.too_often(number)):
             return False
+        if more is not None:
+            self._deaths.forget(number)
         self.queue.again(number, more)
         self.watch.put_back(number)
-        why = "the process died" if died else "memory did not suffice"
-        how = (
-            "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else "with the machine to itself"
-        )
+        why = "memory did not suffice" if died is None else "the process died"
+        if died is not None and died.of is not Cause.OUTSIDE:
+            why += f" {died.of.value}"
+        how = "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else f"with {more[0]:g} cores"
         self.watch.say(
             f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
         )
         return True
 
-    def _given_up(self, number: int, ending: Any, died: bool) -> Any:
-        if died:
+    def _given_up(self, number: int, ending: Any, died: Death | None) -> Any:
+        if died is not None:
             error = self._deaths.error(number)
         else:
             had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"

@@ -1,14 +1,15 @@
 """Trials that ran out of memory or whose processes died: with which share of the machine they go on, how often, and who
 is to blame in the end.
 
-A trial that ran out of memory goes on from its last checkpoint with a larger share of a GPU, or with all cores of the
-machine, as long as there is more than it had. The study sees no failure.
+A trial that ran out of memory goes on from its last checkpoint with twice its share, of a GPU or else of the cores, as
+long as there is more than it had. Others go on beside it. The study sees no failure.
 
-A trial whose process died goes on from its checkpoint, `RETRIES` times. When it dies once more, the configuration is to
-blame only where the process died after the same round each time, and each time for lack of memory or by a crash in
-native code: what a configuration does, it does again, as the same seed gives the same rounds. One that died elsewhere,
-or of which nothing says why, was ended from outside: by a person, or for the memory that something else took. No trial
-is scored by that, and the search ends with a sentence.
+A trial whose process died for lack of memory does the same. Of any other death memory is not known to be the reason,
+and the trial goes on with the share that it had, `RETRIES` times. When it dies once more with the same share, the
+configuration is to blame only where the process died after the same round each time, and each time for lack of memory
+or by a crash in native code: what a configuration does, it does again, as the same seed gives the same rounds. One that
+died elsewhere, or of which nothing says why, was ended from outside: by a person, or for the memory that something else
+took. No trial is scored by that, and the search ends with a sentence.
 
 Ray says that a process is gone, and not by which signal. One that crashes in native code (SIGSEGV, SIGABRT, SIGFPE)
 still writes a line to the trial's log, as Python's `faulthandler` sees to (`trainables.worker.process.tell_crashes`).
@@ -20,18 +21,21 @@ of the disk or of the processor.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from fedtune.machine import resources
+from fedtune.machine.resources import Machine
 from fedtune.record.experiment import Placement
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
-#: How often a trial whose process died goes on.
+#: How often a trial whose process died goes on with the same share.
 RETRIES = 2
+#: While a trial waits for a larger share, so many others begin for each one that runs at once; then they wait too.
+PASSING = 2
 #: How the lines begin that `faulthandler` writes, of crashes that a program causes itself.
 _CRASHES = tuple(
     f"Fatal Python error: {name}".encode() for name in ("Segmentation fault", "Aborted", "Floating point exception")
@@ -57,22 +61,29 @@ class EndedFromOutside(UserError):
     exit_code = 3
 
 
-class _Death(NamedTuple):
+class Death(NamedTuple):
+    """The death of a trial's process."""
+
     #: How many rounds were written.
     round: int
     of: Cause
 
 
 class Shares:
-    """Cores and GPUs of the trials of one session, by their numbers."""
+    """Cores and GPUs of the trials of one session, by their numbers.
 
-    def __init__(self, placement: Placement, largest: tuple[float, float]) -> None:
-        """largest: cores and GPUs of the largest machine."""
-        self._usual, self._largest = (placement.cpus, placement.gpus), largest
+    Ray places trials where the least is left over that suffices. So while a trial waits for a larger share, as much as
+    it needs is kept free, and what others leave comes together on one GPU or machine within about the time of a trial,
+    as others begin in the smaller gaps."""
+
+    def __init__(self, placement: Placement, machines: Sequence[Machine]) -> None:
+        self._usual, self._machines = (placement.cpus, placement.gpus), machines
         self._alone = placement.concurrency == 1
+        self._passing = PASSING * placement.concurrency
         self._of: dict[int, tuple[float, float]] = {}
-        #: Trials with another share than usual that have yet to start.
+        #: Trials with another share than usual that have yet to start, and how many others began while one waited.
         self._awaited: set[int] = set()
+        self._passed = 0
 
     def __getitem__(self, number: int) -> tuple[float, float]:
         return self._of[number]
@@ -80,6 +91,7 @@ class Shares:
     def begin(self, number: int, larger: tuple[float, float] | None) -> tuple[float, float]:
         """The share of a trial that is to start. larger: the one that it was put back with; None: the usual one."""
         self._of[number] = share = self._within(larger)
+        self._passed += bool(self._awaited)
         if share != self._usual:
             self._awaited.add(number)
         return share
@@ -87,38 +99,40 @@ class Shares:
     def started(self, number: int) -> None:
         """A trial has begun, or has ended before it did."""
         self._awaited.discard(number)
+        if not self._awaited:
+            self._passed = 0
 
     def _within(self, larger: tuple[float, float] | None) -> tuple[float, float]:
-        """The share, of which there may be less on this machine."""
+        """The share, of which there may be less on these machines."""
         if larger is None:
             return self._usual
-        return min(larger[0], self._largest[0]), min(larger[1], max(1.0, self._largest[1]))
+        gpus = max(machine.gpus for machine in self._machines)
+        return min(larger[0], self._most_cores()), min(larger[1], max(1.0, gpus))
+
+    def _most_cores(self) -> float:
+        return max(machine.cores for machine in self._machines)
 
     def room(self, larger: tuple[float, float] | None, live: Iterable[int]) -> bool:
-        """Whether there is room for the next trial beside those that are `live`, where some have larger shares than
-        usual. (Ray would fill every gap with small trials, and a trial that needs more room would wait for ever.)"""
+        """Whether the next trial may start beside those that are `live`, where some have larger shares than usual."""
         used = [self._of[number] for number in live]
         if larger is None and all(share == self._usual for share in used):
             return True
-        if self._awaited:
+        if self._passed >= self._passing:
             return False
-        return not used or all(
-            sum(kind) + more <= there + 1e-6
-            for kind, more, there in zip(zip(*used, strict=True), self._within(larger), self._largest, strict=True)
-        )
+        return not used or resources.fit([*used, self._within(larger)], self._machines)
 
     def more(self, number: int) -> tuple[float, float] | None:
         """The share with which a trial goes on that ran out of memory; None where it had all there is: without a GPU a
         trial that ran alone had the whole machine already."""
         share = self._of[number]
-        return None if self._alone and share[1] == 0 else resources.larger(share, self._largest[0])
+        return None if self._alone and share[1] == 0 else resources.larger(share, self._most_cores())
 
 
 class ProcessDeaths:
     """The deaths of one session, by the numbers of the trials."""
 
     def __init__(self) -> None:
-        self._found: dict[int, list[_Death]] = defaultdict(list)
+        self._found: dict[int, list[Death]] = defaultdict(list)
         #: What was counted when a trial's process began: crashes that its log tells of, and processes that the system
         #: ended for lack of memory.
         self._before: dict[int, tuple[int, int]] = {}
@@ -127,22 +141,26 @@ class ProcessDeaths:
         """A process begins with a trial, whose folder this is."""
         self._before[number] = self._counts(folder)
 
-    def note(self, number: int, folder: Path, seeds: int, said: str) -> int:
-        """Its process has died, of which Ray said this. Returns how many rounds of so many `seeds` it had written."""
+    def note(self, number: int, folder: Path, seeds: int, said: str) -> Death:
+        """Its process has died, of which Ray said this; its rounds are of so many `seeds`."""
         from trainables.worker.rounds_jsonl import complete_rounds
 
         crashes, kills = self._before[number]
         crashes_now, kills_now = self._counts(folder)
         of = cause(said, crashed=crashes_now > crashes, memory_kill=kills_now > kills)
-        round_ = complete_rounds(folder / run_folder.ROUNDS, seeds)
-        self._found[number].append(_Death(round_, of))
-        return round_
+        died = Death(complete_rounds(folder / run_folder.ROUNDS, seeds), of)
+        self._found[number].append(died)
+        return died
 
     def _counts(self, folder: Path) -> tuple[int, int]:
         return crashes(folder / run_folder.LOG), memory_kills()
 
+    def forget(self, number: int) -> None:
+        """A trial goes on with a larger share: what became of it with less counts no more."""
+        self._found.pop(number, None)
+
     def too_often(self, number: int) -> bool:
-        """Whether a trial goes on no more."""
+        """Whether a trial goes on no more with its share."""
         return len(self._found[number]) > RETRIES
 
     def is_own_doing(self, number: int) -> bool:

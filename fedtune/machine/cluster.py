@@ -20,6 +20,7 @@ from typing import Any
 
 from fedtune.machine import resources
 from fedtune.machine.private_ray import QUIET, private_folder, sigterm_as_before, started, with_the_users_token
+from fedtune.machine.resources import Machine
 from fedtune.record.run_directory import absolute
 from search_spaces.errors import Shown, UserError, sentence
 
@@ -111,25 +112,19 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
             ray.shutdown()
 
 
-def largest_machine() -> tuple[float, float]:
-    """Cores and GPUs of the largest machine of the Ray that was joined."""
-    cores, gpus = zip(*_machines(), strict=True)
-    return max(cores), max(gpus)
+def machines() -> list[Machine]:
+    """Every machine of the Ray that was joined."""
+    import ray
+
+    api: Any = ray  # parts of it are not typed
+    nodes = [node["Resources"] for node in api.nodes() if node["Alive"]]
+    return [Machine(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in nodes]
 
 
 def room(cpus: float, gpus: float) -> int:
     """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room; at least
     one, which then waits for a machine."""
-    return max(1, sum(resources.room_on(*machine, cpus, gpus) for machine in _machines()))
-
-
-def _machines() -> list[tuple[float, float]]:
-    """Cores and GPUs of every machine of the Ray that was joined."""
-    import ray
-
-    api: Any = ray  # parts of it are not typed
-    nodes = [node["Resources"] for node in api.nodes() if node["Alive"]]
-    return [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
+    return max(1, sum(resources.room_on(machine.cores, machine.gpus, cpus, gpus) for machine in machines()))
 
 
 def _check_gpus(ray: Any, gpus: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,11 +107,45 @@ def crowding(concurrency: int, threads: int, cores: int) -> str | None:
 
 def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:
     """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up
-    to a whole one; without a GPU all `cores`, so that nothing runs beside it. None where there is no larger one."""
+    to a whole one; without a GPU twice the cores, up to `cores`, so that fewer run beside it. None where there is no
+    larger one."""
     cpus, gpus = share
     if gpus > 0:
         return (cpus, min(1.0, 2 * gpus)) if gpus < 1 else None
-    return (cores, 0.0) if cpus < cores else None
+    return (min(cores, 2 * cpus), 0.0) if cpus < cores else None
+
+
+class _Free:
+    """What is free of a machine: cores, and of each GPU a part."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.cores, self.gpus = float(machine.cores), [1.0] * machine.gpus
+
+    def on(self, share: tuple[float, float]) -> list[int] | None:
+        """The GPUs with room for a share on which the least is left; None where the machine has no room."""
+        cpus, gpus = share
+        able = [i for i, left in enumerate(self.gpus) if left >= min(gpus, 1.0) - 1e-6]
+        if cpus > self.cores + 1e-6 or len(able) < math.ceil(gpus):
+            return None
+        return sorted(able, key=lambda i: self.gpus[i])[: math.ceil(gpus)]
+
+    def take(self, share: tuple[float, float], on: Iterable[int]) -> None:
+        self.cores -= share[0]
+        for i in on:
+            self.gpus[i] -= min(share[1], 1.0)
+
+
+def fit(shares: Iterable[tuple[float, float]], machines: Iterable[Machine]) -> bool:
+    """Whether trials with these shares (cores, GPUs) find room side by side: the larger ones first, each where the
+    least is left. A part of a GPU is a part of one."""
+    free = [_Free(machine) for machine in machines]
+    for share in sorted(shares, key=lambda share: (share[1], share[0]), reverse=True):
+        places = [(machine, on) for machine in free if (on := machine.on(share)) is not None]
+        if not places:
+            return False
+        machine, on = min(places, key=lambda place: (sum(place[0].gpus[i] for i in place[1]), place[0].cores))
+        machine.take(share, on)
+    return True
 
 
 def pack(

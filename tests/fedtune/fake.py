@@ -135,7 +135,8 @@ class Full(Fake):
 class Hungry(Fake):
     """Runs out of memory in round 2 until Ray has set aside values["needs"] of values["resource"]; notes in
     values["diary"] who stepped when, with what share and on which GPU. The first values["together"] processes wait for
-    each other."""
+    each other. With values["wait"] those that are not hungry end when a hungry one has had enough, or in vain after
+    two minutes."""
 
     def _wait_for_others(self) -> None:
         folder, deadline = Path(self.values["diary"] + ".processes"), time.monotonic() + 120
@@ -163,8 +164,18 @@ class Hungry(Fake):
                 file.write(json.dumps(note | {"end": time.monotonic()}) + "\n")
                 if self.values.get("killed"):
                     file.flush()
+                    with Path(self.values["diary"] + ".kills").open("a") as kills:
+                        kills.write("x")
                     os.kill(os.getpid(), 9)
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+            fed = Path(self.values["diary"] + ".fed")
+            if self.values["alpha"] < self.values["hungry_below"]:
+                if self.round == 1:
+                    fed.touch()
+            elif self.values.get("wait") and self.round == self.rounds - 1:
+                deadline = time.monotonic() + 120
+                while not fed.exists() and time.monotonic() < deadline:
+                    time.sleep(0.01)
             rows = super().step()
             file.write(json.dumps(note | {"end": time.monotonic()}) + "\n")
         return rows

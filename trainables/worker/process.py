@@ -30,7 +30,7 @@ def set_threads(threads: int) -> None:
 
 def tell_crashes(log: TextIO | TextIOBase | None) -> None:
     """A crash in native code, which ends this process, first writes where Python had got to, to `log` or, with None, to
-    stderr. (`fedtune.execution.process_deaths` looks for it there.)"""
+    stderr. (`fedtune.execution.retries` looks for it there.)"""
     if (to := sys.__stderr__ if log is None else log) is None:
         faulthandler.disable()
     else:

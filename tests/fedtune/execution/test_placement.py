@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedtune.api.search import Result
+from fedtune.execution import retries
 from fedtune.record.journal import StudyFile
 from tests.fedtune.conftest import frozen
 from tests.fedtune.fake import Hungry
@@ -33,6 +34,11 @@ def read(diary: Path) -> list[dict[str, Any]]:
 
 def at_once(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return bool(one["begin"] < other["end"] and other["begin"] < one["end"])
+
+
+def asked_for(folder: Path, **changes: Any) -> list[dict[str, Any]]:
+    asked(folder, **changes)
+    return frozen(folder)
 
 
 def without_share(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -77,19 +83,30 @@ def test_out_of_gpu_memory_goes_on_at_twice_the_share(conduct: Conduct, tmp_path
     ]
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_without_a_gpu_it_goes_on_alone(conduct: Conduct, tmp_path: Path, killed: bool) -> None:
-    """Also where the system killed its process; and the search is the one it would have been."""
+def test_without_a_gpu_it_goes_on_with_twice_the_cores(
+    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the system killed its process and counts that; and the search is the one it would have been."""
+    kills = tmp_path / "diary.kills"
+    monkeypatch.setattr(retries, "memory_kills", lambda: kills.stat().st_size if kills.exists() else 0)
     rest: dict[str, Any] = {"trials": 8, "rounds": 9, "lag": 3}
     asked(tmp_path / "calm", **rest)
-    result = conduct("run", **rest, concurrency=3, **hungry(tmp_path / "diary", "CPU", 8, killed=killed))
+    result = conduct("run", **rest, concurrency=3, **hungry(tmp_path / "diary", "CPU", 2, killed=True))
     assert result.finished
     assert without_share(frozen(tmp_path / "run")) == frozen(tmp_path / "calm")
+    assert {note["share"] for note in read(tmp_path / "diary")} == {0.5, 1, 2}
+
+
+def test_others_go_on_beside_it(conduct: Conduct, tmp_path: Path) -> None:
+    """The other trial does not end before the hungry one runs with its larger share."""
+    plain = PLAIN | {"trials": 2}
+    alphas = [trial["params"]["alpha"] for trial in asked_for(tmp_path / "calm", **plain)]
+    below = sum(alphas) / 2
+    result = conduct("run", **plain, concurrency=2, **hungry(tmp_path / "diary", "CPU", 2, below, wait=True))
+    assert result.counts == {"COMPLETE": 2}
     notes = read(tmp_path / "diary")
-    alone = [note for note in notes if note["share"] == 8]
-    assert alone and not [
-        other for note in alone for other in notes if other["process"] != note["process"] and at_once(note, other)
-    ]
+    fed = min(note["end"] for note in notes if note["share"] == 2)
+    assert fed < max(note["end"] for note in notes if note["alpha"] > below) < fed + 60
 
 
 def test_what_does_not_fit_the_whole_machine_fails_with_a_sentence(conduct: Conduct, tmp_path: Path) -> None:

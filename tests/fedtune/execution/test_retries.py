@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import signal
 from pathlib import Path
 
 import pytest
 
 from fedtune.execution import retries
-from fedtune.execution.retries import RETRIES, Cause, ProcessDeaths, cause, crashes, memory_kills
+from fedtune.execution.retries import RETRIES, Cause, ProcessDeaths, Shares, cause, crashes, memory_kills
+from fedtune.machine.resources import Machine
+from fedtune.record.experiment import Placement
 from search_spaces import run_folder
 from tests import forked
 
@@ -100,7 +103,7 @@ def dies(deaths: ProcessDeaths, folder: Path, round_: int, said: str = "", log: 
     (folder / run_folder.ROUNDS).write_text("{}\n" * 2 * round_)
     with (folder / run_folder.LOG).open("a") as file:
         file.write(log)
-    assert deaths.note(4, folder, 2, said) == round_
+    assert deaths.note(4, folder, 2, said).round == round_
 
 
 @pytest.mark.parametrize(
@@ -154,3 +157,77 @@ def test_a_process_that_the_system_ended_for_lack_of_memory(tmp_path: Path, monk
     assert deaths.is_own_doing(4)
     dies(deaths, tmp_path, 1)
     assert not deaths.is_own_doing(4)
+
+
+def test_with_a_larger_share_it_begins_anew(tmp_path: Path) -> None:
+    """What became of a trial with less memory says nothing of it with more."""
+    deaths = ProcessDeaths()
+    for round_ in (1, 1):
+        dies(deaths, tmp_path, round_, LOW)
+    deaths.forget(4)
+    for _ in range(RETRIES + 1):
+        assert not deaths.too_often(4)
+        dies(deaths, tmp_path, 2, LOW)
+    assert deaths.too_often(4) and deaths.is_own_doing(4)
+
+
+class Machines:
+    """Eight GPUs of two machines, on which trials are placed as Ray does: where the least is left that suffices."""
+
+    def __init__(self) -> None:
+        self.free = [4] * 8
+
+    def place(self, quarters: int) -> int | None:
+        able = [gpu for gpu in range(8) if self.free[gpu] >= quarters]
+        if not able:
+            return None
+        gpu = min(able, key=lambda gpu: (self.free[gpu], sum(self.free[gpu // 4 * 4 :][:4]), gpu))
+        self.free[gpu] -= quarters
+        return gpu
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("quarters", [2, 4])
+def test_while_one_waits_for_a_larger_share_others_go_on(quarters: int, seed: int) -> None:
+    """Trials of 50 to 150 rounds on 32 quarters of GPUs; the first one that ends is put back with a larger share. It
+    starts within two trials' time, and until then no more is idle than it is to have."""
+    draw, machines = random.Random(seed), Machines()
+    shares = Shares(Placement(None, 32, 1.0, 0.25), [Machine(16, 4)] * 2)
+    larger = (1.0, quarters / 4)
+    running: dict[int, tuple[int, int]] = {}  # the end and the GPU, by number
+    asked: list[int] = []  # with Ray, that has no place for them yet
+    numbers, back, idle = iter(range(10_000)), -1, []
+    for now in range(1000):
+        for number in [number for number, (end, _) in running.items() if end == now]:
+            machines.free[running.pop(number)[1]] += 1
+            back = number if back < 0 else back
+        waits = back >= 0 and back not in asked
+        while len(running) + len(asked) < 32 and shares.room(larger if waits else None, [*running, *asked]):
+            number = back if waits else next(numbers)
+            shares.begin(number, larger if waits else None)
+            asked.append(number)
+            waits = False
+        for number in list(asked):
+            if (gpu := machines.place(quarters if number == back else 1)) is not None:
+                asked.remove(number)
+                running[number] = now + draw.randint(50, 150), gpu
+                shares.started(number)
+        if back in running:
+            assert now < 350 and max(idle, default=0) <= quarters
+            return
+        if back >= 0:
+            idle.append(sum(machines.free))
+    raise AssertionError("it never starts")
+
+
+def test_nobody_waits_for_ever() -> None:
+    """Where others take the room that was kept free, as other searches on the same machines may, they wait at last."""
+    shares = Shares(Placement(None, 2, 1.0, 0.0), [Machine(4, 0)])
+    shares.begin(0, (2.0, 0.0))
+    begun = 0
+    while shares.room(None, [0, 1]):
+        begun += 1
+        shares.begin(begun, None)
+    assert begun == 4
+    shares.started(0)
+    assert shares.room(None, [0, 1])

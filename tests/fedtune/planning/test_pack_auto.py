@@ -210,7 +210,33 @@ def test_a_larger_share() -> None:
     assert resources.larger((1.0, 0.25), 16) == (1.0, 0.5) and resources.larger((1.0, 0.5), 16) == (1.0, 1.0)
     assert resources.larger((1.0, 0.3333), 16) == (1.0, 0.6666) and resources.larger((1.0, 0.6666), 16) == (1.0, 1.0)
     assert resources.larger((1.0, 1.0), 16) is None and resources.larger((1.0, 2.0), 16) is None
-    assert resources.larger((1.0, 0.0), 16) == (16, 0.0) and resources.larger((16.0, 0.0), 16) is None
+    assert resources.larger((1.0, 0.0), 16) == (2.0, 0.0) and resources.larger((10.0, 0.0), 16) == (16, 0.0)
+    assert resources.larger((16.0, 0.0), 16) is None
+
+
+@pytest.mark.parametrize(
+    ("shares", "fit"),
+    [
+        ([(1, 0.5)] * 8, True),
+        ([(1, 0.5)] * 9, False),
+        ([(1, 0.4)] * 9, False),  # two on each of four
+        ([(1, 0.4), (1, 0.6)] * 4, True),
+        ([(1, 1.0), (1, 0.75), (1, 0.75), (1, 0.25), (1, 0.25)], True),
+        ([(1, 1.0), (1, 0.75), (1, 0.75), (1, 0.75), (1, 0.5)], False),
+        ([(1, 2.0), (1, 2.0)], True),
+        ([(1, 3.0)], False),  # no machine has three
+        ([(4, 1.0), (1, 0.25)] * 2, True),
+        ([(5, 1.0), (1, 0.25)], True),
+        ([(5, 1.0), (2, 1.0), (5, 0.25)], False),  # of cores four and one are left
+        ([(7, 1.0)], False),
+        ([(6, 0.0), (6, 0.0), (2, 0.0), (2, 0.0), (2, 0.0)], True),
+        ([(6, 0.0), (6, 0.0), (4, 0.0), (3, 0.0)], False),  # seven are left, in two places of which none has three
+    ],
+)
+def test_trials_fit_side_by_side(shares: list[tuple[float, float]], fit: bool) -> None:
+    """On two machines of two GPUs and six cores, and one of six cores without."""
+    machines = [resources.Machine(6, 2), resources.Machine(6, 0), resources.Machine(6, 2)]
+    assert resources.fit(shares, machines) == fit
 
 
 def test_a_crowd_is_told() -> None:
