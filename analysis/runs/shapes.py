@@ -1,7 +1,7 @@
-"""What the files of a run directory may hold, for every command that reads a run. (What `experiment.yaml` may hold is
-declared in `experiment.py`, field by field.)
+"""What the files of a run directory may hold, for every command that reads a run.
 
-Only the fields that are there are checked. Who needs more says so itself.
+What `experiment.yaml` may hold is declared in `experiment.py`, field by field. Only the fields that are there are
+checked; who needs more says so itself.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from benchmarks.replay.searcher import Floats, Setting
 from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.simulator import Simulation
-from fedtune.api.auto_result import AutoResult
-from fedtune.api.going_on import part_of
+from fedtune.api.auto import AutoResult
 from fedtune.api.search import Result
 from fedtune.machine.resources import early, lag
+from fedtune.planning.resumption import part_of
 from fedtune.record.experiment import search_seeds
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder

@@ -1,22 +1,34 @@
-"""`fedtune.extend`: a search goes on with more trials, with more rounds, or with both."""
+"""`fedtune.extend`: a search goes on with more trials, with more rounds, or with both, or it is said why it cannot.
+
+More rounds are refused wherever the trials that have begun would not become what they would have been in a search that
+had asked for all rounds at once: where something that was computed or recorded depends on how many rounds were planned.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from analysis.runs import load_run
-from fedtune.api.going_on import complete, space_of
+from analysis.reproduce.folder import is_made
+from analysis.runs import Run, load_run, shapes
 from fedtune.api.search import Result, display, driven
 from fedtune.decisions.history import Part
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import ExtendRequest
-from fedtune.planning.extension import changes, longer, told
-from fedtune.planning.resume_checks import check_unchanged, check_whole, left_cluster
+from fedtune.planning.checks import whole
+from fedtune.planning.resumption import check_placement, check_unchanged, check_whole, complete, left_cluster, space_of
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, write_document
 from search_spaces import run_folder
+from search_spaces.errors import UserError
+from search_spaces.space import Space
+
+if TYPE_CHECKING:
+    from trainables.registry import Configuration
 
 
 @fields_of(ExtendRequest)
@@ -31,7 +43,7 @@ def extend(request: ExtendRequest) -> Result:
     propose and stop other trials.
 
     Raises `UserError`, before anything is written, where more rounds would change what was computed or recorded so far
-    (`fedtune.planning.extension`), and as `resume`, which has the same `address` and `other_versions`."""
+    (`fedtune.api.extend`), and as `resume`, which has the same `address` and `other_versions`."""
     found = load_run(request.run)
     folder = found.path
     check_whole(folder, Experiment.of(found))
@@ -49,3 +61,151 @@ def extend(request: ExtendRequest) -> Result:
         part = Part(folder, *complete(folder, made))
         lines = (left_cluster(begun, request.address) or "", *notes, *told(begun, made, found.frozen))
         return driven(part, display(part, request, [line for line in lines if line]), request)
+
+
+def longer(run: Run, space: Space, request: ExtendRequest) -> Experiment:
+    """The experiment of the search `run`, whose space this is, with so many trials and rounds more as are asked for, to
+    be run at the request's address. Raises `UserError` with all problems where it cannot have them."""
+    experiment, trials, rounds = Experiment.of(run), request.trials, request.rounds
+    if experiment.kind == "run":
+        raise UserError(_final(run.path))
+    problems: list[str] = []
+    if trials is None and rounds is None:
+        problems.append(
+            f"Nothing was asked for. Say how many trials (--trials) or rounds (--rounds) are to be added to {run.path}."
+        )
+    asked = dataclasses.replace(experiment, address=request.address)
+    if trials is not None:
+        asked = _more_trials(run.path, asked, trials, problems)
+    if rounds is not None:
+        asked = _more_rounds(run, space, asked, rounds, problems)
+    if not problems:
+        check_placement(asked, problems)
+    if problems:
+        raise UserError(*problems)
+    return asked
+
+
+def _final(folder: Path) -> str:
+    return (
+        f"{folder} is a final run; only a search can be extended. Train more seeds, or other rounds, with "
+        f"`fedtune run`."
+    )
+
+
+def _more_trials(folder: Path, experiment: Experiment, trials: int, problems: list[str]) -> Experiment:
+    whole("trials", trials, 1, shapes.MOST_TRIALS - experiment.trials, problems)
+    if experiment.sampler == "grid":
+        problems.append(
+            f"{folder} is a grid search, and its grid is complete with {experiment.trials} trials. Start a new "
+            f"search of a finer grid."
+        )
+    if problems:
+        return experiment
+    each = experiment.budget // max(1, experiment.to_run)
+    return dataclasses.replace(experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials)
+
+
+def _more_rounds(run: Run, space: Space, experiment: Experiment, rounds: int, problems: list[str]) -> Experiment:
+    from trainables import registry
+
+    had, found = experiment.rounds, list[str]()
+    most = int(registry.declared(experiment.method)["rounds"].high or 0)
+    whole("rounds", rounds, 1, most - had, found)
+    if not found:
+        why = _of_search(experiment) or _of_trials(run, space, experiment)
+        if is_made(run.path.parent.parent):
+            why = "it belongs to what `fedtune reproduce` made, which decides its rounds"
+        if why is not None:
+            new = f"Start a new search with --rounds {had + rounds}."
+            found.append(f"{run.path} cannot have more than its {had} rounds, as {why}. {new}")
+    problems += found
+    if found:
+        return experiment
+    return dataclasses.replace(
+        experiment,
+        rounds=had + rounds,
+        rounds_before=(*experiment.rounds_before, had),
+        values={**experiment.values, "rounds": had + rounds},
+    )
+
+
+def _of_search(e: Experiment) -> str | None:
+    """Why no trial of this search can have more rounds."""
+    if e.races:
+        return f"it is a race, and its budget was shared out among federations of {_rounds(e.rounds)}"
+    if e.taken:
+        return f"results of earlier runs were taken for {_trials(e.taken)}, and no checkpoint is here for them"
+    return None
+
+
+def _of_trials(run: Run, space: Space, experiment: Experiment) -> str | None:
+    """Why a trial that has begun cannot have more rounds."""
+    from trainables import registry
+
+    for trial in run.frozen:
+        values: dict[str, Any] = {**experiment.values, **space.values(trial.params)}
+        try:
+            configured = registry.configured(experiment.method, values)
+        except UserError:
+            continue  # an impossible configuration has no round, and its trial fails with this sentence
+        why = None if trial.state.name == "FAIL" else _of_configuration(configured, experiment)
+        if why is not None:
+            return f"{why} (trial {trial.number})"
+    return None
+
+
+def _of_configuration(configured: Configuration, e: Experiment) -> str | None:
+    """Why a run of this configuration cannot have more rounds."""
+    from trainables import registry
+
+    method, settings = registry.method(e.method), configured.federation
+    if method.follows_plan(configured.config, e.rounds):
+        return f"{method.title} follows a schedule over all planned rounds, and its first {e.rounds} would be others"
+    if settings.attack_images > 0:
+        return f"the attack (attack_images) was made in round {e.rounds}, the last one"
+    if e.rounds % settings.eval_every:
+        return f"round {e.rounds} was measured only because it was the last one (eval_every {settings.eval_every})"
+    return None
+
+
+def changes(before: Experiment, after: Experiment) -> dict[str, tuple[int, int]]:
+    """What an extension changed, from so many to so many: `trials`, `rounds` or both."""
+    pairs = {"trials": (before.trials, after.trials), "rounds": (before.rounds, after.rounds)}
+    return {name: (had, has) for name, (had, has) in pairs.items() if had != has}
+
+
+def told(before: Experiment, after: Experiment, trials: Sequence[Any]) -> list[str]:
+    """What is said of the extension from one request to the other, of a search with these trials."""
+    lines = []
+    if after.trials > before.trials:
+        more = after.trials - before.trials
+        lines.append(f"The search of {before.trials} trials gets {more} more, which makes {after.trials}.")
+    if after.rounds > before.rounds:
+        lines += _told_of_rounds(before.rounds, after, [trial.state.name for trial in trials])
+    return lines
+
+
+def _told_of_rounds(had: int, after: Experiment, states: list[str]) -> list[str]:
+    whole, stopped = states.count("COMPLETE"), states.count("PRUNED")
+    line = f"Trials of {_rounds(had)} get {after.rounds - had} more, which makes {after.rounds}"
+    if whole:
+        go = "its end goes on from its checkpoint" if whole == 1 else "their end go on from their checkpoints"
+        line += f": {_trials(whole)} that had run to {go}"
+    if stopped:
+        line += f"; {_trials(stopped)} that early stopping ended {'stays' if stopped == 1 else 'stay'} stopped"
+    lines = [f"{line}."]
+    if after.looks_back and whole + stopped:
+        lines.append(
+            f"What was proposed and stopped so far was decided by trials of {_rounds(had)}, and stays. A new search "
+            f"with --rounds {after.rounds} may choose other configurations."
+        )
+    return lines
+
+
+def _rounds(count: int) -> str:
+    return f"{count} round{'s' * (count != 1)}"
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial{'s' * (count != 1)}"

@@ -10,7 +10,7 @@ from analysis import auto, loaded, runs
 from analysis.loaded import Loaded
 from analysis.reproduce.folder import is_made, load_made
 from analysis.reproduce.joint_table import Joined, joined
-from fedtune.api.auto_result import AutoResult, read_auto
+from fedtune.api.auto import AutoResult, read_auto
 from fedtune.api.run import Final, report
 from fedtune.api.search import Result, result_of
 from fedtune.decisions.race import is_over

@@ -19,7 +19,6 @@ from analysis.reproduce.claims import Decided
 from analysis.reproduce.folder import Made, load_made
 from analysis.runs import load_run as load
 from fedtune.api.attack import attack
-from fedtune.api.going_on import going_on, part_of
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.progress import CellsDisplay
@@ -32,6 +31,7 @@ from fedtune.options import Progress, ReproduceRequest, ResumeRequest
 from fedtune.planning.plan import Plan, placement, plan
 from fedtune.planning.reproduction import Planned, plan_reproduction, planned_again
 from fedtune.planning.reproduction import command as command_of
+from fedtune.planning.resumption import going_on, part_of
 from fedtune.planning.time_left import TimeLeft, time_left
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import ELSEWHERE
@@ -181,7 +181,7 @@ def _stage(
 
 def _lead(planned: Planned, parts: Sequence[RunPart], address: str | None) -> Experiment:
     """How all trials together are placed. An address in the record of a cell is not joined
-    (`fedtune.planning.resume_checks.left_cluster`)."""
+    (`fedtune.planning.resumption.left_cluster`)."""
     problems: list[str] = []
     trials = sum(part.experiment.trials for part in parts)
     request = dataclasses.replace(planned.parts[0].request, slots=planned.asked.slots, address=address)

@@ -8,16 +8,14 @@ from analysis.auto import is_auto
 from analysis.reproduce.folder import is_made
 from analysis.runs import load_run
 from fedtune import option
-from fedtune.api.auto import resume_auto
-from fedtune.api.auto_result import AutoResult
-from fedtune.api.going_on import going_on
+from fedtune.api.auto import AutoResult, resume_auto
 from fedtune.api.reproduce import Reproduced, resume_reproduction
 from fedtune.api.search import Result, display, driven
 from fedtune.machine import resources
 from fedtune.option import fields_of
 from fedtune.options import ResumeRequest
 from fedtune.planning.checks import seconds_of
-from fedtune.planning.resume_checks import check_whole
+from fedtune.planning.resumption import check_whole, going_on
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import lock
 from search_spaces.errors import UserError

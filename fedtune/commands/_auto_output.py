@@ -18,7 +18,7 @@ from search_spaces.files import shown
 from search_spaces.shell import quote
 
 if TYPE_CHECKING:
-    from fedtune.api.auto_result import AutoResult
+    from fedtune.api.auto import AutoResult
 
 
 def result(found: AutoResult, as_json: bool) -> None:

@@ -15,7 +15,7 @@ fedtune resume runs/dfrd-alpha_lambda --time 1h --slots 4
 
 def command(request: ResumeRequest, *, as_json: AsJson = False) -> None:
     """Go on with an interrupted run; every trial continues from its last checkpoint."""
-    from fedtune.api.auto_result import AutoResult
+    from fedtune.api.auto import AutoResult
     from fedtune.api.reproduce import Reproduced
     from fedtune.api.resume import resume
     from fedtune.commands import _auto_output, _output, _reproduce_output

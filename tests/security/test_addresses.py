@@ -10,10 +10,10 @@ import pytest
 
 from analysis.runs.mappings import read_yaml
 from fedtune.api import extend as extending
-from fedtune.api import going_on
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.machine import cluster
+from fedtune.planning import resumption
 from fedtune.record import provenance, run_directory
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -53,7 +53,7 @@ def test_an_address_comes_from_the_command_line_only(
     prepare, go_on = KINDS[kind]
     folder = prepare(tmp_path / "run")
     checked: list[str | None] = []
-    for module in (going_on, extending):
+    for module in (resumption, extending):
         monkeypatch.setattr(module, "check_address", checked.append)  # nobody answers there
     joined = prepared.stop_before_ray(monkeypatch)
     with contextlib.suppress(prepared.Stopped):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.stats import holm, paired
-from fedtune.api.auto_result import AutoResult
+from fedtune.api.auto import AutoResult
 from fedtune.cli import app
 from fedtune.execution.ray_session import TuneSession
 from fedtune.planning import auto_budget

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.api.going_on import complete
 from fedtune.api.resume import resume
 from fedtune.decisions.history import Part
 from fedtune.execution.queue import Queue
+from fedtune.planning.resumption import complete
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from search_spaces.errors import UserError

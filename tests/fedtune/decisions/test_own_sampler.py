@@ -14,7 +14,7 @@ from fedtune.decisions.proposals import configuration
 from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest, own_samplers
 from fedtune.planning.plan import plan
-from fedtune.planning.resume_checks import check_unchanged
+from fedtune.planning.resumption import check_unchanged
 from fedtune.record.provenance import sampler_file
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import frozen, space, start

@@ -13,7 +13,7 @@ from analysis import machines
 from analysis.runs import load_run
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.resume_checks import check_unchanged
+from fedtune.planning.resumption import check_unchanged
 from fedtune.record import provenance, run_directory
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -54,7 +54,7 @@ def begun(folder: Path, method: str) -> Path:
 
 
 def checked(folder: Path, **options: bool) -> list[str]:
-    from fedtune.api.going_on import complete
+    from fedtune.planning.resumption import complete
     from fedtune.record.experiment import Experiment
 
     run = load_run(folder)

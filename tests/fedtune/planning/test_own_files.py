@@ -13,10 +13,9 @@ import pytest
 import torch
 
 from analysis.runs import load_run
-from fedtune.api.going_on import complete
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
-from fedtune.planning.resume_checks import check_unchanged
+from fedtune.planning.resumption import check_unchanged, complete
 from fedtune.record import provenance, run_directory
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder

@@ -14,10 +14,9 @@ import yaml
 import fedtune
 from analysis import labels
 from analysis.runs import load_run
-from fedtune.api.going_on import complete
 from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.resume_checks import check_unchanged
+from fedtune.planning.resumption import check_unchanged, complete
 from fedtune.record.experiment import Experiment
 from search_spaces import metrics, run_folder
 from search_spaces.errors import UserError

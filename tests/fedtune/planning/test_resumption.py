@@ -15,7 +15,7 @@ from fedtune.decisions.history import Part
 from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
-from fedtune.planning.resume_checks import check_unchanged
+from fedtune.planning.resumption import check_unchanged
 from fedtune.record import provenance, run_directory
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile

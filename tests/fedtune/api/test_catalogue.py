@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.api import catalogue, remembered
+from fedtune.api import catalogue
 from search_spaces.errors import UserError
 
 
@@ -36,15 +36,15 @@ def test_it_is_found_once(monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path
 
     source = tmp_path / "method.py"
     source.write_text("one")
-    monkeypatch.setattr(remembered, "_declaring", lambda: iter([source]))
-    assert [remembered.remembered("x", find) for _ in range(2)] == [[{"n": 1}]] * 2
+    monkeypatch.setattr(catalogue, "_declaring", lambda: iter([source]))
+    assert [catalogue.remembered("x", find) for _ in range(2)] == [[{"n": 1}]] * 2
     source.write_text("other")
-    assert remembered.remembered("x", find) == [{"n": 2}] and len(list(cache.iterdir())) == 1
+    assert catalogue.remembered("x", find) == [{"n": 2}] and len(list(cache.iterdir())) == 1
     (note,) = cache.iterdir()
     note.write_text("{")
-    assert remembered.remembered("x", find) == [{"n": 3}]
+    assert catalogue.remembered("x", find) == [{"n": 3}]
     monkeypatch.setenv("FEDTUNE_METHODS", "mine.py")
-    assert remembered.remembered("x", find) == [{"n": 4}]
+    assert catalogue.remembered("x", find) == [{"n": 4}]
 
 
 def test_a_strange_name_reaches_no_file(cache: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_strange_name_reaches_no_file(cache: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "file"))
-    assert remembered.remembered("x", lambda: [{"a": 1}]) == [{"a": 1}]
+    assert catalogue.remembered("x", lambda: [{"a": 1}]) == [{"a": 1}]
 
 
 def test_pytorch_is_not_loaded_the_second_time() -> None:

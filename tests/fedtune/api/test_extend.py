@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from analysis.runs import Run, load_run
-from fedtune.api.going_on import space_of
+from fedtune.api.extend import changes, longer, told
 from fedtune.cli import main
 from fedtune.options import ExtendRequest
-from fedtune.planning.extension import changes, longer, told
+from fedtune.planning.resumption import space_of
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
