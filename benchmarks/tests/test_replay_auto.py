@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from analysis.curve_table import CurveTable
-from analysis.runs import load_run
 from benchmarks.replay import bench
 from benchmarks.replay.auto import measure
 from benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
@@ -20,13 +17,10 @@ from benchmarks.replay.auto.world import METHOD, World
 from benchmarks.replay.measures import over
 from benchmarks.replay.simulator import Simulation
 from benchmarks.replay.table import Recorded
-from fedtune.record.journal import StudyFile
-from fedtune.record.run_directory import create
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
-from tests.fedtune.conftest import experiment
 
 ROUNDS, CELLS, SEEDS = 6, 8, 6
 #: By method, its best cell's mean.
@@ -119,43 +113,6 @@ def test_a_budget_that_the_command_refuses_is_not_replayed() -> None:
     why = measure.refused(given, 9)
     assert why is not None and "at least 60 seed-rounds" in why and measure.refused(given, 10) is None
     assert [*measure.repetition(given, 0, (9, 10))] == [10]
-
-
-def test_a_methods_winner_is_the_one_that_its_run_would_name(tmp_path: Path) -> None:
-    """The trials of the replay, put into run directories and read as `fedtune status` and `export` read them."""
-    search = searched(world(sigma=0.05), 40, 2)
-    winners = search.winners()
-    assert [*winners] == [*TOPS]
-    for place, (method, part) in enumerate(zip(TOPS, search.queue.parts, strict=True)):
-        target = tmp_path / method
-        made = dataclasses.replace(experiment(target, rounds=ROUNDS, trials=1000, part=True), method=method)
-        create(target, made, part.space, {})
-        study = StudyFile(target)
-        for trial in search.queue.history.of(place):
-            study.add(trial)
-        run = load_run(target)
-        assert run.best is not None and run.estimate is not None
-        best = next(trial for trial in run.frozen if trial.number == run.best)
-        assert winners[method].values == {METHOD: method, **part.space.values(best.params)}
-        assert winners[method].estimate == pytest.approx(run.estimate.mean)
-
-
-def test_the_leader_has_the_highest_mean_on_seeds_that_no_search_saw() -> None:
-    """Computed again from the tables: seeds are dealt by one shuffle, the first is searched, three are fresh."""
-    given = world(sigma=0.08)
-    against = 0
-    for repetition in range(6):
-        led = auto(given, repetition, 24, slots=2)
-        dealt = np.random.default_rng([repetition, 1]).permutation(SEEDS)
-        means, seen = {}, {}
-        for method, values in led.winners.items():
-            one = given.tables[method]
-            cell = one.place({"x": values["x"]})
-            means[method] = one.table.validation[cell, dealt[1:4], -1].mean()
-            seen[method] = one.table.validation[cell, dealt[0], -1]
-        assert led.leader == led.winners[max(means, key=lambda method: means[method])]
-        against += max(means, key=lambda method: means[method]) != max(seen, key=lambda method: seen[method])
-    assert against, "the searched seed alone would have named another one at times"
 
 
 def test_a_method_that_diverges_leads_nothing() -> None:

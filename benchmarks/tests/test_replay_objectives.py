@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,11 @@ from benchmarks.replay.objectives.searchers import OURS, PEERS, Fedtune, Random
 from benchmarks.replay.objectives.table import Objectives
 from benchmarks.replay.peer import NOT_INSTALLED
 from benchmarks.replay.pool import Task
-from benchmarks.replay.searcher import Floats, Front, Impossible, Setting
+from benchmarks.replay.searcher import Floats, Impossible, Setting
 from benchmarks.replay.searchers import plain
 from benchmarks.replay.searchers.oracle import Told
 from benchmarks.tests.test_replay import ROUNDS, recorded
 from search_spaces.errors import UserError
-from search_spaces.parameter import Value
 
 #: Metrics of which the second is minimised.
 METRICS = ("val_global_accuracy", "val_fm", "val_wlp")
@@ -129,52 +127,6 @@ def test_an_oracle_that_tries_everything_has_the_true_front(objectives: int) -> 
         assert noise.tried == 1 and noise.volume <= 1
         untold.append(noise.volume)
     assert min(untold) < 1, "without the truth the choice errs"
-
-
-class Watched(Fedtune):
-    """Our search, drawing at random so that many are stopped, which remembers where each trial ended."""
-
-    def __init__(self, given: Setting) -> None:
-        super().__init__(given, each=1, grace=1, sampler="random")
-        self.ended: dict[int, tuple[int, Mapping[str, Value]]] = {}
-
-    def after_round(self, number: int, round_: int, curves: Floats) -> bool:
-        values = self._values[number]
-        goes_on = super().after_round(number, round_, curves)
-        if not goes_on:
-            self.ended[number] = round_, values
-        return goes_on
-
-
-def test_a_stopped_trial_is_never_on_the_named_front() -> None:
-    """Curves that fall: what was stopped after one round looks better than anything that ran to its end."""
-    # Objectives that nearly agree: where they do not, most are on the first front, and hardly one is stopped.
-    means = np.linspace(0.1, 0.9, 10)[:, None] + np.random.default_rng(1).uniform(-0.1, 0.1, (10, 3))
-    table = several(np.tile(means[:, None], (1, 8, 1)) - LARGEST)
-    for place, curves in enumerate((table.validation, table.also["val_fm"], table.also["val_wlp"])):
-        curves += SIGNS[place] * np.linspace(2, 0, ROUNDS)
-    world = Objectives(table)
-    stopped_best = 0
-    for repetition in range(6):
-        episode = world.episode(repetition)
-        searcher = Watched(setting(world, episode, repetition))
-        simulation = ObjectivesSimulation(episode, searcher, slots=2, budgets=[ROUNDS * n for n in (4, 12)])
-        simulation.run()
-        complete = {n: values for n, (round_, values) in searcher.ended.items() if round_ == ROUNDS}
-        assert 0 < len(complete) < len(searcher.ended), "some were stopped"
-        for snapshot in simulation.snapshots:
-            assert isinstance(snapshot.verdict, Front)
-            assert all(values in complete.values() for values in snapshot.verdict.configurations)
-        last = {n: episode.curve(values, 0)[round_ - 1] for n, (round_, values) in searcher.ended.items()}
-        best = [*last][int(np.argmax([v.sum() for v in last.values()]))]
-        stopped_best += best not in complete
-        # And the front is that of the completed trials' last values, all of it.
-        numbers = [*complete]
-        rows = pareto.front(np.array([last[n] for n in numbers]))
-        named = simulation.snapshots[-1].verdict
-        assert isinstance(named, Front)
-        assert [*named.configurations] == [complete[n] for n in sorted(numbers[row] for row in rows)]
-    assert stopped_best == 6
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,7 +17,8 @@ from benchmarks.tables.lines import RECORDED, Lines, declaration
 from benchmarks.tables.record import Recording, simulate, specs
 from benchmarks.tables.specs import SPECS, Spec
 from fedtune.options import MAX_SEED, MAX_SEEDS, AutoRequest
-from fedtune.planning.auto_plan import able, options, settings
+from fedtune.planning import auto_budget
+from fedtune.planning.auto_plan import plan_auto
 from fedtune.record.experiment import FINAL_SEEDS
 from search_spaces.errors import UserError
 from trainables import registry
@@ -69,20 +68,24 @@ def test_every_declared_configuration_can_be_simulated() -> None:
 
 
 @pytest.mark.parametrize("dataset", auto_specs.CONDITIONS)
-def test_a_method_is_recorded_under_the_conditions_that_auto_gives_it(dataset: str) -> None:
+def test_a_method_is_recorded_under_the_conditions_that_auto_gives_it(
+    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What `fedtune auto` plans under these conditions: the space, and every parameter of every federation."""
+    costs = {"seconds": 1.0, "seed-rounds": 1.0, "bytes": 1.0, "bytes_up": 1.0}
+    monkeypatch.setattr(auto_budget, "measured", lambda *given, **more: dict(costs))
     conditions = tuple(f"{key}={value}" for key, value in auto_specs.CONDITIONS[dataset].items())
-    request = AutoRequest(methods=auto_specs.METHODS, budget="64rounds", rounds=auto_specs.ROUNDS, set=conditions)
-    problems: list[str] = []
-    asked = options(request, problems)
-    given = settings(request, asked.methods, problems)
-    assert problems == []
-    for method in asked.methods:
-        planned, spec = able(method, request, asked, given[method], 0, "cpu"), AUTO_SPECS[f"auto/{dataset}/{method}"]
+    asked = {"budget": "999rounds", "rounds": auto_specs.ROUNDS, "set": conditions, "name": tmp_path / "auto"}
+    made = plan_auto(AutoRequest(methods=auto_specs.METHODS, **asked))
+    assert [planned.experiment.method for planned in made.searches] == [*auto_specs.METHODS]
+    for planned in made.searches:
+        e = planned.experiment
+        spec = AUTO_SPECS[f"auto/{dataset}/{e.method}"]
         assert spec.space.search == planned.space.search
         assert spec.space.declared_point() == planned.space.declared_point() is not None
         for values in spec.points(3):
-            assert spec.federation(values) == (method, registry.resolve(method, {**planned.values, **values}))
+            complete = registry.resolve(e.method, {**e.values, "rounds": e.rounds, **values})
+            assert spec.federation(values) == (e.method, complete)
 
 
 def test_names_of_tables_may_be_families() -> None:
@@ -197,30 +200,6 @@ def test_other_metrics_are_kept_beside_the_curves(tmp_path: Path) -> None:
     from_table = Lines(spec, tmp_path, tmp_path)
     for key, curve in from_table.curves.items():
         assert curve.also["wlp"] == pytest.approx(lines.curves[key].also["wlp"], abs=1e-4)
-
-
-DRIVER = """
-import sys, time
-from pathlib import Path
-from benchmarks.tests.test_tables import TOY, keys, pretend
-from benchmarks.tables.lines import Lines
-from benchmarks.tables.record import Recording
-folder = Path(sys.argv[1])
-Recording(Lines(TOY, folder, folder), keys(), time.monotonic() + 60, pretend(waits=0.2)).run(1)
-"""
-
-
-def test_a_kill_loses_the_federation_under_way(tmp_path: Path) -> None:
-    path = tmp_path / "toy.jsonl"
-    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not path.exists() or path.read_bytes().count(b"\n") < 4):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    told = path.read_bytes().count(b"\n") - 1
-    kept = [*Lines(TOY, tmp_path, tmp_path).curves]
-    assert 3 <= told < 12 and kept == keys()[:told]
 
 
 def test_more_configurations_take_over_what_fewer_had(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from search_spaces.errors import UserError
 from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
 from tests.contracts.test_methods import CPU, untimed, values_for
 from trainables.kernels import normalisation
@@ -108,16 +107,6 @@ def test_batches_of_another_size_are_another_program_and_the_oldest_makes_room(
     t = recorded("fedavg", toy, Tape(), batch_size=200)
     assert untimed(t.run_round()) == untimed(recorded("fedavg", toy, Tape(), batch_size=200).run_round())
     assert t.graphs is not None and len(t.graphs._programs) == 1
-
-
-def test_a_processor_has_no_graphs(toy: Path) -> None:
-    with pytest.raises(UserError) as error:
-        Simulation("fedavg", values_for("fedavg", toy, executor="graph"), 3, CPU)
-    assert (
-        str(error.value)
-        == "executor must be auto, loop or vmap on a processor, which has no CUDA graphs, got 'graph'. Use --set "
-        "executor=auto."
-    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
