@@ -36,6 +36,7 @@ TAKEN: Mapping[str, Any] = {
     "batch_norm": "batch",
     "precision": "fp32",
     "executor": "auto",
+    "own_metrics": "none",
     "eval_every": 1,
     "lr": 0.01,
     "local_steps": 20,

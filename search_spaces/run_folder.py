@@ -16,8 +16,8 @@ reads it.
                            round, user attributes. `optuna.load_study` reads it through a `JournalStorage`
       trials/0007/
         config.yaml        every parameter of this trial by key, searched and fixed
-        partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed, plus the "dataset"'s
-                           hash
+        partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed, the "dataset"'s hash,
+                           and the names of "classes" and "clients" (of these none where clients are drawn)
         rounds.jsonl       one line per round and seed (see below)
         checkpoint         a complete round, all seeds: the last one when the trial has ended
         log.txt            what the trial printed, and tracebacks

@@ -12,11 +12,13 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.labels import Labels, number, text
+from analysis.labels import Labels, cut, number, text
 from analysis.runs import Run, run_names
 
 #: Clients drawn at most, and panels.
 LIMIT, PANELS = 100, 12
+#: Letters of a name beside an axis at most.
+NAME = 14
 #: What a partition follows from: panels are called by those in which they differ.
 KEYS = ("dataset", "partition", "omega", "classes_per_client", "clients", "validation_fraction")
 
@@ -30,6 +32,9 @@ class PartitionPanel:
     seed: int
     counts: np.ndarray
     settings: dict[str, object]
+    #: Names of the classes and of the clients; empty where they have none.
+    classes: Sequence[str] = ()
+    clients: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def _panels(runs: Sequence[Run]) -> Iterator[PartitionPanel]:
             if not any(np.array_equal(counts, other) for other in seen):
                 seen.append(counts)
                 settings = {key: config[key] for key in KEYS if key in config}
-                yield PartitionPanel(name, number, min(stored), counts, settings)
+                yield PartitionPanel(name, number, min(stored), counts, settings, *part.names(number))
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -107,15 +112,15 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     for index, panel in enumerate(panels):
         own = df[df["panel"] == index]
         clients, classes = min(LIMIT, len(panel.counts)), panel.counts.shape[1]
-        figure.add_trace(_bubbles(own, 2 * largest / bubble**2, index + 1))
+        figure.add_trace(_bubbles(own, 2 * largest / bubble**2, index + 1, panel))
         few = 20 if len(panels) == 1 else 12
         style.title_axes(
             figure,
             index + 1,
             "client",
             "class",
-            xaxis={"range": [-0.7, clients - 0.3], "zeroline": False, "dtick": 1 if clients <= few else None},
-            yaxis={"range": [-0.8, classes - 0.2], "zeroline": False, "dtick": 1 if classes <= few + 6 else None},
+            xaxis={"range": [-0.7, clients - 0.3], "zeroline": False} | _ticks(clients, few, panel.clients),
+            yaxis={"range": [-0.8, classes - 0.2], "zeroline": False} | _ticks(classes, few + 6, panel.classes),
         )
     titles = _titles(panels, labels)
     deepest = max(panel.counts.shape[1] for panel in panels)
@@ -123,13 +128,26 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     return style.panels(figure, titles, columns=3, height=height, note=drawing.note)
 
 
-def _bubbles(own: pd.DataFrame, scale: float, panel: int) -> go.Scatter:
+def _ticks(count: int, few: int, names: Sequence[str]) -> dict[str, object]:
+    """Every one of a `few` is told by its name, or its number where that is all there is to tell; of more, some
+    numbers."""
+    if count > few or len(names) < count or list(names) == [str(place) for place in range(len(names))]:
+        return {"dtick": 1 if count <= few else None}
+    told = [cut(name, NAME) for name in names[:count]]
+    return {"tickmode": "array", "tickvals": list(range(count)), "ticktext": told}
+
+
+def _bubbles(own: pd.DataFrame, scale: float, panel: int, of: PartitionPanel) -> go.Scatter:
+    told = [
+        (text(of.clients[i]) if i < len(of.clients) else i, text(of.classes[c]) if c < len(of.classes) else c, samples)
+        for i, c, samples in own[["client", "class", "samples"]].itertuples(index=False)
+    ]
     return go.Scatter(
         x=own["client"],
         y=own["class"],
         mode="markers",
         showlegend=False,
-        customdata=own["samples"],
+        customdata=told,
         marker={
             "size": own["samples"],
             "sizemode": "area",
@@ -139,7 +157,7 @@ def _bubbles(own: pd.DataFrame, scale: float, panel: int) -> go.Scatter:
             "opacity": 0.8,
             "line": {"width": 0},
         },
-        hovertemplate="client %{x}, class %{y}: %{customdata} samples<extra></extra>",
+        hovertemplate="client %{customdata[0]}, class %{customdata[1]}: %{customdata[2]} samples<extra></extra>",
         **style.axes(panel),
     )
 

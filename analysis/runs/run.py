@@ -36,7 +36,7 @@ from analysis.runs.rounds import (
     readout,
     rounds_table,
 )
-from analysis.runs.trials import origin, read_config, read_partition, searched_parameters, trials_table
+from analysis.runs.trials import origin, read_config, read_names, read_partition, searched_parameters, trials_table
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, SHARES, is_unreached, twin, waits
 from search_spaces.requirements import Requirement, read_all, violation
@@ -204,6 +204,10 @@ class Run:
     def partition(self, number: int) -> dict[int, np.ndarray]:
         """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
         return read_partition(self.path, number)
+
+    def names(self, number: int) -> tuple[list[str], list[str]]:
+        """The names of a trial's classes and clients; empty where they have none."""
+        return read_names(self.path, number)
 
     # -- what trials measured, round by round ------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.runs.mappings import read_json, read_yaml
-from analysis.runs.shapes import each, is_plain, is_whole
+from analysis.runs.shapes import each, is_plain, is_text, is_whole
 from search_spaces import run_folder
 from search_spaces.metrics import is_unreached
 
@@ -94,6 +94,17 @@ def read_partition(folder: Path, number: int) -> dict[int, np.ndarray]:
     stored = read_json(folder / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
     counts = {int(k): v for k, v in stored.items() if k.isascii() and k.lstrip("-").isdigit() and _is_table(v)}
     return {seed: np.asarray(rows, dtype=np.int64) for seed, rows in counts.items()}
+
+
+def read_names(folder: Path, number: int) -> tuple[list[str], list[str]]:
+    """The names of a trial's classes and clients; empty where they have none, or these were not recorded."""
+    stored = read_json(folder / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})
+
+    def texts(key: str) -> list[str]:
+        found = stored.get(key)
+        return list(found) if isinstance(found, list) and each(is_text)(found) else []
+
+    return texts("classes"), texts("clients")
 
 
 #: Rows of equal length, of numbers of samples.

@@ -54,6 +54,8 @@ class FederatedData:
     mean: Tensor
     std: Tensor
     class_names: tuple[str, ...]
+    #: The clients' names, where they are those of the data; empty where they are drawn.
+    client_names: tuple[str, ...]
     #: Classes of the data set's own test images, the last ones of `images`, where anybody may be shown these; None for
     #: the user's own data, and where they are dealt to the clients.
     public_test_y: Tensor | None
@@ -103,6 +105,7 @@ def build(
         mean,
         std,
         tuple(source.class_names),
+        tuple(source.owners) if config.partition == NATURAL else (),
         all_labels[len(source.train_y) :] if _has_public_test(config) else None,
         source.hash,
         _fingerprint(source.hash, split.clients),

@@ -71,10 +71,13 @@ class Replicates:
             simulation.load(saved)
 
     def partition(self) -> dict[str, Any]:
-        """Training samples by client and class for every seed, with the partition's hash and the data set's."""
+        """Training samples by client and class for every seed, with the partition's hash and the data set's, and the
+        names of classes and, where clients are those of the data, of clients."""
         return {str(s.fed.seed): s.data.counts.tolist() for s in self.simulations} | {
             "hash": {str(s.fed.seed): s.data.fingerprint for s in self.simulations},
             "dataset": self.simulations[0].data.dataset_hash,
+            "classes": list(self.simulations[0].data.class_names),
+            "clients": list(self.simulations[0].data.client_names),
         }
 
     def keep_models(self) -> None:

@@ -35,7 +35,7 @@ def test_a_panel_for_each_condition_on_one_scale(tmp_path: Path) -> None:
     drawn = partition.plot(drawing, Labels.of([run]))
     assert [a.text for a in drawn.layout.annotations] == ["<b>ω = 10</b>", "<b>ω = 1</b>", "<b>ω = 0.1</b>"]
     assert len({trace.marker.sizeref for trace in drawn.data}) == 1
-    assert list(drawn.data[2].customdata) == [16, 16]  # empty places have no bubble
+    assert [samples for _, _, samples in drawn.data[2].customdata] == [16, 16]  # empty places have no bubble
 
 
 def test_of_several_runs_the_same_partition_stands_once(root: Path, tmp_path: Path) -> None:
@@ -60,3 +60,16 @@ def test_where_no_setting_differs_the_runs_name_the_panels(root: Path, tmp_path:
         runs.append(load_run(tmp_path / name))
     drawn = partition.plot(partition.data(runs), Labels())
     assert {"<b>one</b>", "<b>other</b>"} <= {a.text for a in drawn.layout.annotations}
+
+
+def test_classes_and_clients_of_the_users_own_are_told_by_name(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "final", tmp_path / "run")
+    for trial in load_run(tmp_path / "run").frozen:
+        path = tmp_path / "run" / run_folder.trial_folder(trial.number) / run_folder.PARTITION
+        names = {"classes": ["ill", "well <b>"], "clients": ["a hospital of a long name", "south"]}
+        path.write_text(json.dumps({"0": [[3, 1], [0, 2]], "hash": {"0": "x"}, **names}))
+    drawn = partition.plot(partition.data([load_run(tmp_path / "run")]), Labels())
+    assert list(drawn.layout.yaxis.ticktext) == ["ill", "well &lt;b&gt;"]
+    assert list(drawn.layout.xaxis.ticktext) == ["a hospital of…", "south"]
+    told = [tuple(entry) for entry in drawn.data[0].customdata]
+    assert told[0] == ("a hospital of a long name", "ill", 3) and told[2] == ("south", "well &lt;b&gt;", 2)

@@ -94,6 +94,7 @@ def test_clients_of_the_data_hold_their_own_rows(tmp_path: Path) -> None:
     config = FederationConfig(dataset=reference, partition="natural", clients=3)
     fed, made = federated_data.build(config, 0, torch.device("cpu"))
     assert (fed.model, fed.kind, fed.clients) == ("mlp", "vectors", 3)
+    assert (made.class_names, made.client_names) == (("ill", "well"), ("4", "11", "30"))
     owner = np.concatenate([source.train_owner, source.test_owner])
     for client in made.clients:
         assert set(owner[client.indices.numpy()].tolist()) == {client.client}
@@ -304,6 +305,7 @@ def test_a_federation_of_sequences_learns_with_the_small_network(tmp_path: Path)
     }
     trained = Replicates("fedavg", values, (0,))
     assert trained.simulations[0].fed.model == "lstm"
+    assert trained.partition()["classes"] == ["A", "C", "G", "T"] and trained.partition()["clients"] == []
     rows = [trained.step()[0] for _ in range(3)]
     assert rows[-1]["global_accuracy"] > 0.9, "a quarter would be guessed"
     params, card = trained.models()[0]
