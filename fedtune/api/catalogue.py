@@ -111,8 +111,9 @@ def datasets(name: str | None = None) -> list[dict[str, Any]]:
     ready (no download needed), files (what is downloaded), folder (where downloads go; empty for an embedded set),
     places (the folders in which the files are looked for, in order), prepared (whether they are no longer needed),
     taken (the folder in which they were found; None where they were not, or it was not noted), package (the Debian
-    package that has them, or None), checked (`contents`: the unpacked files by their checksums; `archive`: that of the
-    published archive alone). Raises `UserError` for an unknown name."""
+    package that has them, or None), python (the Python package that has it, or None), checked (`contents`: the unpacked
+    files by their checksums; `archive`: that of the published archive alone). Raises `UserError` for an unknown
+    name."""
     from trainables import data
 
     return [_dataset(source) for source in map(data.describe, data.names() if name is None else [name])]
@@ -138,6 +139,7 @@ def _dataset(source: Source) -> dict[str, Any]:
         "prepared": prepared,
         "taken": taken and str(taken),
         "package": source.package and source.package.name,
+        "python": source.python or None,
         "checked": None if not source.files else "archive" if source.contents is None else "contents",
     }
 

@@ -47,6 +47,14 @@ def command(
         return
     row = rows[0]
     tables.say(row["doc"])
+    if row["python"]:
+        if row["ready"]:
+            tables.say(f"It is in the Python package {row['python']}, which is installed.")
+        else:
+            tables.say(
+                f"It is in the Python package {row['python']}, which is missing:", "pip install 'fedtune[images]'"
+            )
+        return
     if not row["files"]:
         tables.say("It is embedded; there is nothing to download.")
         return
@@ -70,6 +78,8 @@ def command(
 
 
 def _state(row: dict[str, object]) -> str:
+    if row["python"] and not row["ready"]:
+        return "to install"
     if not row["files"]:
         return "embedded"
     return "ready" if row["ready"] else "to fetch"

@@ -43,7 +43,7 @@ from analysis.runs.rounds import LISTS
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.optuna_samplers import STARTUP
-from fedtune.record.experiment import Experiment
+from fedtune.record.experiment import UNSAID_VALUES, Experiment
 from fedtune.record.provenance import git_revision, machine, versions
 from fedtune.record.run_directory import TakenTrial
 from search_spaces import run_folder
@@ -267,10 +267,10 @@ def differences(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> l
     if file and its and file["hash"] != its["hash"]:
         found.append("method's file")
     values = run.experiment.get("values")
-    theirs = values if isinstance(values, Mapping) else {}
+    theirs = {**UNSAID_VALUES, **values} if isinstance(values, Mapping) else {}
+    ours, nothing = {**UNSAID_VALUES, **experiment.values}, object()
     # A data set is compared by its content: its path may have changed.
-    keys = sorted((theirs.keys() | experiment.values.keys()) - {"dataset"})
-    ours, nothing = experiment.values, object()
+    keys = sorted((theirs.keys() | ours.keys()) - {"dataset"})
     found += [key for key in keys if theirs.get(key, nothing) != ours.get(key, nothing)]
     if list(run.metrics) != list(experiment.metric):
         found.append("metric")

