@@ -39,6 +39,8 @@ others than it began with, `continued` lists them, each with `created`, `version
 that is one: `model`, `file`, `hash`;
 `sampler_file` a sampler that is one (FEDTUNE_SAMPLERS), in the same way.
 `extended` lists what `fedtune extend` did, each with `created`, `command`, and `trials` or `rounds` as [before, after].
+`slots` lists the machines of a cluster, or of several GPUs the one, on which trials had room: `host`, `address`,
+`cores`, `gpus`, `gpu` (their kind) and `slots` (for how many trials at once).
 That of a search begun with --slots auto also holds `packing`: what was measured of one configuration (`table`:
 trials at once, threads of each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and
 what was chosen.

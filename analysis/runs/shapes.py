@@ -114,6 +114,7 @@ SPACE: Shape = {
     **dict.fromkeys(("select_on_test", "one_at_a_time"), ("true or false", lambda value: isinstance(value, bool))),
 }
 
+_COUNT = ("a whole number of at least 0", is_whole(0))
 _MADE: Shape = {
     "created": _TEXT_OR_NOTHING,
     "versions": ("a mapping of names to versions", mapping(is_text)),
@@ -142,9 +143,18 @@ PROVENANCE: Shape = {
         each(shaped({**_MADE, "run": _TEXT, "trials": ("a list of numbers", each(is_whole(0)))}, "run", "trials")),
     ),
     "packing": ("a mapping", mapping(_anything)),
+    "slots": (
+        "a list of machines",
+        each(
+            shaped(
+                {
+                    **dict.fromkeys(("host", "address", "gpu"), _TEXT),
+                    **dict.fromkeys(("cores", "gpus", "slots"), _COUNT),
+                }
+            )
+        ),
+    ),
 }
-
-_COUNT = ("a whole number of at least 0", is_whole(0))
 
 
 def _is_pair(value: Any) -> bool:

@@ -1,4 +1,5 @@
-"""Is this installation able to run a search? A list of checks with a sentence each."""
+"""Is this installation able to run a search? A list of checks with a sentence each; one for each machine of
+a cluster."""
 
 from __future__ import annotations
 
@@ -10,9 +11,14 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from fedtune.machine.cluster import Node
 
 #: Packages a search cannot do without.
 NEEDED = (
@@ -52,8 +58,9 @@ class Check:
     text: str
 
 
-def doctor() -> list[Check]:
-    """Every check, in the order a person would look."""
+def doctor(address: str | None = None) -> list[Check]:
+    """Every check, in the order a person would look. address: those of each machine of the Ray cluster there follow.
+    Raises `UserError` where it cannot be joined."""
     return [
         *_python(),
         *_packages(),
@@ -64,6 +71,7 @@ def doctor() -> list[Check]:
         *_cache(),
         *_here(),
         *_browser(),
+        *([] if address is None else _cluster(address)),
     ]
 
 
@@ -223,3 +231,80 @@ def _browser() -> list[Check]:
         if path
         else Check("browser", "note", "no Chromium found; figures cannot be written as PNG, SVG or PDF")
     ]
+
+
+# -- the machines of a cluster -----------------------------------------------------------------------------------------
+
+#: Seconds that a machine has to answer, the start of its process included, and by which clocks may differ unnoted.
+ANSWERS, APART = 60.0, 2.0
+
+
+def _cluster(address: str) -> list[Check]:
+    """A check for every machine of the cluster at `address`: what it has, and what it sees of what this one sees."""
+    from fedtune.machine import cluster
+    from fedtune.record.run_directory import token
+
+    cluster.check_address(address)
+    here = Path.cwd() / "runs" if (Path.cwd() / "runs").is_dir() else Path.cwd()
+    with cluster.joined(address, trials=1, cpus=0.0, gpus=0.0), token(here) as (path, content):
+        nodes = [(node, cluster.inspector(node)) for node in cluster.nodes()]  # all start at the same time
+        return [_node(node, asked, (str(path), content)) for node, asked in nodes]
+
+
+def _node(node: Node, inspector: Any, token: tuple[str, str]) -> Check:
+    import ray
+    from ray.exceptions import GetTimeoutError, RayError
+
+    from fedtune.record.provenance import versions
+    from trainables.data import cache
+    from trainables.worker.environment import COMPUTE
+
+    ours, folder = versions(), str(Path(token[0]).parent)
+    given = os.environ.get("FEDTUNE_DATA")
+    data = given or str(cache.home())
+
+    def said(answer: Any) -> Any:
+        return ray.get(answer, timeout=ANSWERS)
+
+    try:
+        has = said(inspector.versions.remote(list(ours)))
+        late = _late(lambda: said(inspector.clock.remote()))
+        total, free = said(inspector.memory.remote())
+        gpus, reads = said(inspector.gpus.remote()), said(inspector.reads.remote(*token))
+        writes, sees = said(inspector.writes.remote(folder)), said(inspector.sees.remote([data]))
+    except GetTimeoutError:
+        return Check(node.host, "problem", f"{node.address} gave no answer within {ANSWERS:.0f} s")
+    except RayError as error:
+        return Check(node.host, "problem", f"{node.address} cannot start a process: {str(error).splitlines()[0]}")
+    kinds = "; ".join(dict.fromkeys(gpus)) or node.kind
+    found = [
+        f"{node.address}: {_counted(node.machine.cores, 'core')}",
+        _counted(node.machine.gpus, "GPU") + (f" ({kinds})" if kinds else ""),
+        f"{free:.1f} of {total:.1f} GiB of memory free",
+        f"its clock is {abs(late):.1f} s {'behind' if late < 0 else 'ahead'}" if abs(late) >= APART else "",
+        f"sees the data in {data}" if data in sees else f"has no data in {data} yet" if not given else "",
+    ]
+    wrong = [
+        f"{name} {has.get(name, 'is missing')}, here {ours[name]}"
+        for name in (*COMPUTE, "ray", "python")
+        if has.get(name) != ours.get(name)
+    ]
+    if given and data not in sees:
+        wrong.append(f"does not see {data}, which FEDTUNE_DATA names")
+    if not reads or not writes:
+        wrong.append(f"does not {'see' if not reads else 'write to'} {folder}; keep runs on a shared disk (--name)")
+    text = ", ".join(filter(None, (*found, *wrong)))
+    return Check(node.host, "problem" if wrong else "note" if abs(late) >= APART else "ok", text)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _late(clock: Callable[[], float]) -> float:
+    """By how many seconds a clock is ahead of ours, from the quickest of three answers."""
+    asked = []
+    for _ in range(3):
+        before, theirs, after = time.time(), clock(), time.time()
+        asked.append((after - before, theirs - (before + after) / 2))
+    return min(asked)[1]

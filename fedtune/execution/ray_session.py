@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,11 @@ from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.retries import Cause, Death, ProcessDeaths, Shares
 from fedtune.machine import cluster
+from fedtune.machine.resources import Machine
 from fedtune.machine.server_watch import ServerLoss, ServerWatch
 from fedtune.record.experiment import Placement
 from fedtune.record.journal import NotWritten
-from fedtune.record.provenance import begun_with
+from fedtune.record.provenance import begun_with, ran_on
 from fedtune.record.run_directory import token, trial_folder, write_document
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -63,7 +64,7 @@ class TuneSession:
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
-        self._shares = Shares(placement, ())
+        self._shares = Shares(placement)
         #: Trials whose processes died, and what Ray said of the last one, by its name there.
         self._deaths = ProcessDeaths()
         self._said: dict[str, str] = {}
@@ -71,14 +72,13 @@ class TuneSession:
         self._seeds: dict[int, tuple[int, ...]] = {}
         self._codes: dict[tuple[str, Any], tuple[Code, ...]] = {}
         self._environment = begun_with(queue.parts[0].folder)
-        #: When it was last counted how many trials fit, and how many did.
-        self._counted, self._rooms = -math.inf, 0
+        #: When it was last counted how many trials fit on which machine, and how many did.
+        self._counted, self._slots = -math.inf, list[cluster.Slots]()
 
     def fit(self, scratch: Path) -> None:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
         from trainables.worker.environment import Token
 
-        self._shares = Shares(self.placement, cluster.machines())
         with token(self.folder) as (path, content), contextlib.suppress(_LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
             self._call_tune(scratch)
@@ -126,7 +126,7 @@ class TuneSession:
 
         if self.must_end():
             return Searcher.FINISHED
-        if len(self._live) >= min(self.placement.concurrency, self._room()):
+        if len(self._live) >= min(self.placement.concurrency, self._room()) or self.failure is not None:
             return None
         if not self._shares.room(self.queue.next_share(), self._live.values()):
             return None
@@ -144,11 +144,24 @@ class TuneSession:
         return {"job": job}
 
     def _room(self) -> int:
-        """How many trials of the usual share all machines have room for now: machines join a cluster, and leave it."""
+        """How many trials of the usual share all machines have room for now, at least one, which then waits for a
+        machine: machines join a cluster, and leave it."""
         now = time.monotonic()
         if now >= self._counted + COUNTED_EVERY:
-            self._counted, self._rooms = now, cluster.room(self.placement.cpus, self.placement.gpus)
-        return self._rooms
+            slots = cluster.slot_map(self.placement.cpus, self.placement.gpus)
+            if slots != self._slots:
+                self._shares.machines = [Machine(one.cores, one.gpus) for one in slots]
+                self._tell_slots(slots)
+            self._counted, self._slots = now, slots
+        return max(1, sum(one.slots for one in self._slots))
+
+    def _tell_slots(self, slots: Sequence[cluster.Slots]) -> None:
+        """Prints and records on which of several machines or GPUs trials have room."""
+        if len(slots) > 1 or self._slots or (self.placement.gpus > 0 and slots[0].gpus > 1):
+            self.watch.say(cluster.told(slots, self.placement.gpus))
+            with self._keeping_failures():
+                for part in self.queue.parts:
+                    ran_on(part.folder, [one._asdict() for one in slots])
 
     def _job(self, proposal: Proposal) -> Any:
         from trainables.tune import Job

@@ -76,8 +76,10 @@ class Shares:
     it needs is kept free, and what others leave comes together on one GPU or machine within about the time of a trial,
     as others begin in the smaller gaps."""
 
-    def __init__(self, placement: Placement, machines: Sequence[Machine]) -> None:
-        self._usual, self._machines = (placement.cpus, placement.gpus), machines
+    def __init__(self, placement: Placement, machines: Sequence[Machine] = ()) -> None:
+        self._usual = placement.cpus, placement.gpus
+        #: Those that are there now.
+        self.machines = machines
         self._alone = placement.concurrency == 1
         self._passing = PASSING * placement.concurrency
         self._of: dict[int, tuple[float, float]] = {}
@@ -106,11 +108,11 @@ class Shares:
         """The share, of which there may be less on these machines."""
         if larger is None:
             return self._usual
-        gpus = max(machine.gpus for machine in self._machines)
+        gpus = max(machine.gpus for machine in self.machines)
         return min(larger[0], self._most_cores()), min(larger[1], max(1.0, gpus))
 
     def _most_cores(self) -> float:
-        return max(machine.cores for machine in self._machines)
+        return max(machine.cores for machine in self.machines)
 
     def room(self, larger: tuple[float, float] | None, live: Iterable[int]) -> bool:
         """Whether the next trial may start beside those that are `live`, where some have larger shares than usual."""
@@ -119,7 +121,7 @@ class Shares:
             return True
         if self._passed >= self._passing:
             return False
-        return not used or resources.fit([*used, self._within(larger)], self._machines)
+        return not used or resources.fit([*used, self._within(larger)], self.machines)
 
     def more(self, number: int) -> tuple[float, float] | None:
         """The share with which a trial goes on that ran out of memory; None where it had all there is: without a GPU a

@@ -14,9 +14,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedtune.machine import resources
 from fedtune.machine.private_ray import QUIET, private_folder, sigterm_as_before, started, with_the_users_token
@@ -48,6 +48,8 @@ ENVIRONMENT = {
 #: Environment variables that hold paths. A user may have given them relative to the current directory; trials'
 #: processes run in another.
 PATHS = ("FEDTUNE_CACHE", "FEDTUNE_METHODS")
+#: How the name of a resource begins that says of which kind a machine's GPUs are.
+KIND = "accelerator_type:"
 #: Seconds for a connection, and for joining.
 CONNECT, JOIN = 3.0, 24.0
 #: What the process does that tries to join. It asks the cluster a question before: a wrong token is refused at once
@@ -112,19 +114,100 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
             ray.shutdown()
 
 
-def machines() -> list[Machine]:
-    """Every machine of the Ray that was joined."""
+class Node(NamedTuple):
+    """A machine of the Ray that was joined."""
+
+    host: str
+    address: str
+    machine: Machine
+    #: The kind of its GPUs, as Ray names it; empty where it has none, or none that Ray knows.
+    kind: str
+    #: Ray's own name for it.
+    id: str
+
+
+class Slots(NamedTuple):
+    """For how many trials at once a machine has room. `Run.provenance` holds this under these names."""
+
+    host: str
+    address: str
+    cores: int
+    gpus: int
+    gpu: str
+    slots: int
+
+
+def nodes() -> list[Node]:
+    """Every machine of the Ray that was joined, in the order of their names."""
     import ray
 
     api: Any = ray  # parts of it are not typed
-    nodes = [node["Resources"] for node in api.nodes() if node["Alive"]]
-    return [Machine(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in nodes]
+    found = []
+    for node in api.nodes():
+        if node["Alive"]:
+            has = node["Resources"]
+            kinds = (name.removeprefix(KIND) for name in has if name.startswith(KIND))
+            machine = Machine(int(has.get("CPU", 0)), int(has.get("GPU", 0)))
+            found.append(
+                Node(node["NodeManagerHostname"], node["NodeManagerAddress"], machine, next(kinds, ""), node["NodeID"])
+            )
+    return sorted(found)
 
 
-def room(cpus: float, gpus: float) -> int:
-    """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room; at least
-    one, which then waits for a machine."""
-    return max(1, sum(resources.room_on(machine.cores, machine.gpus, cpus, gpus) for machine in machines()))
+def inspector(node: Node) -> Any:
+    """An `Inspector` on that machine, an actor of Ray."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from fedtune.machine import inspection
+
+    api: Any = ray  # parts of it are not typed
+    api.cloudpickle.register_pickle_by_value(inspection)
+    there = NodeAffinitySchedulingStrategy(node.id, soft=False)
+    return api.remote(inspection.Inspector).options(num_cpus=0, scheduling_strategy=there).remote()
+
+
+def slot_map(cpus: float, gpus: float) -> list[Slots]:
+    """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room, machine
+    by machine."""
+    return [
+        Slots(host, address, *machine, kind, resources.room_on(machine.cores, machine.gpus, cpus, gpus))
+        for host, address, machine, kind, _ in nodes()
+    ]
+
+
+def told(slots: Sequence[Slots], gpus: float) -> str:
+    """A sentence for a slot map of trials that have so many `gpus` each."""
+    parts = [
+        f"{sum(one.slots for one in same)} on {_named([one.host for one in same])}" + _of_gpus(same[0], gpus)
+        for same in _alike(slots)
+    ]
+    total = sum(one.slots for one in slots)
+    return f"There is room for {total} trial{'s' * (total != 1)} at once: {', '.join(parts)}."
+
+
+def _alike(slots: Sequence[Slots]) -> list[list[Slots]]:
+    """Machines with the same cores, GPUs and slots together."""
+    found: dict[tuple[Any, ...], list[Slots]] = {}
+    for one in slots:
+        found.setdefault(one[2:], []).append(one)
+    return list(found.values())
+
+
+def _named(hosts: Sequence[str]) -> str:
+    return " and ".join(hosts) if len(hosts) <= 2 else f"{len(hosts)} machines ({hosts[0]} … {hosts[-1]})"
+
+
+def _of_gpus(one: Slots, gpus: float) -> str:
+    """On which GPUs of a machine the slots are."""
+    if not one.gpus:
+        return " (no GPU)" if gpus > 0 else ""
+    if gpus <= 0:
+        return ""
+    which, on = ("GPU 0", "it") if one.gpus == 1 else (f"GPUs 0-{one.gpus - 1}", "each")
+    most = int(1 / gpus + 1e-9)
+    how = f"{gpus:g} for each trial" if gpus > 1 else f"{most} trial{'s' * (most > 1)} on {on}"
+    return f" ({', '.join(filter(None, (which, how, one.gpu)))})"
 
 
 def _check_gpus(ray: Any, gpus: float) -> None:

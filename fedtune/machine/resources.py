@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fedtune.options import FIXED_UP_TO
 from search_spaces.errors import Shown, sentence
@@ -25,8 +26,7 @@ MOST = 1_000_000
 TRIALS_PER_GPU = 4
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What there is to share."""
 
     cores: int

@@ -9,7 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,6 +148,18 @@ def extended(folder: Path, changes: Mapping[str, tuple[int, int]]) -> None:
     earlier = begun.get("extended")
     done = [*earlier, made] if isinstance(earlier, list) else [made]
     write_document(folder / run_folder.PROVENANCE, begun | {"extended": done})
+
+
+def ran_on(folder: Path, slots: Sequence[Mapping[str, Any]]) -> None:
+    """Adds to the provenance of the run in `folder` for how many trials at once its machines have room, each machine
+    once in one state. Raises `UserError` where the disk refuses."""
+    begun = _recorded(folder)
+    if begun is None:
+        return
+    earlier = begun.get("slots", [])
+    new = [one for one in slots if one not in earlier]
+    if new:
+        write_document(folder / run_folder.PROVENANCE, begun | {"slots": [*earlier, *new]})
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:

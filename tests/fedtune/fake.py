@@ -157,6 +157,7 @@ class Hungry(Fake):
                 "round": self.round + 1,
                 "share": had,
                 "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                "node": ray.get_runtime_context().get_node_id(),
                 "process": os.getpid(),
                 "begin": time.monotonic(),
             }

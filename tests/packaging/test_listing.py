@@ -192,14 +192,14 @@ def test_doctor_finds_a_tune_that_lacks_a_package_of_its_own(cli: Cli, monkeypat
 def test_a_package_that_cannot_be_imported_is_named_and_a_fault_of_ours_is_traced(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "doctor", lambda: importlib.import_module("no_such_package"))
+    monkeypatch.setattr(doctor, "doctor", lambda address: importlib.import_module("no_such_package"))
     done = cli("doctor")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "A package that fedtune needs cannot be imported: No module named 'no_such_package'. `fedtune doctor` looks at "
         "them all.\n"
     )
-    monkeypatch.setattr(doctor, "doctor", lambda: importlib.import_module("search_spaces.no_such_part"))
+    monkeypatch.setattr(doctor, "doctor", lambda address: importlib.import_module("search_spaces.no_such_part"))
     with pytest.raises(ModuleNotFoundError):
         main()
 

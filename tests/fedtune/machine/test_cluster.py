@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from fedtune.api import doctor
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.api.search import carry_out
-from fedtune.machine import cluster
-from fedtune.machine.cluster import cannot_join, check_address
+from fedtune.machine import cluster, inspection
+from fedtune.machine.cluster import Slots, cannot_join, check_address
+from fedtune.machine.inspection import Inspector
 from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from search_spaces.errors import UserError
@@ -133,3 +135,49 @@ def test_nothing_is_created_or_written(tmp_path: Path, refusing: str) -> None:
     with pytest.raises(UserError, match="No Ray cluster answers"):
         extend(folder, trials=1, address=refusing, quiet=True)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+GPUS = Slots("a", "10.0.0.1", 64, 8, "H100", 32)
+
+
+@pytest.mark.parametrize(
+    ("slots", "gpus", "told"),
+    [
+        ([GPUS], 0.25, "32 trials at once: 32 on a (GPUs 0-7, 4 trials on each, H100)"),
+        ([GPUS._replace(slots=8)], 1.0, "8 trials at once: 8 on a (GPUs 0-7, 1 trial on each, H100)"),
+        ([GPUS._replace(slots=2)], 4.0, "2 trials at once: 2 on a (GPUs 0-7, 4 for each trial, H100)"),
+        ([GPUS._replace(gpus=1, gpu="", slots=1)], 1.0, "1 trial at once: 1 on a (GPU 0, 1 trial on it)"),
+        ([GPUS._replace(slots=64)], 0.0, "64 trials at once: 64 on a"),
+        (
+            [GPUS, GPUS._replace(host="b"), Slots("c", "10.0.0.3", 16, 0, "", 0)],
+            0.25,
+            "64 trials at once: 64 on a and b (GPUs 0-7, 4 trials on each, H100), 0 on c (no GPU)",
+        ),
+        (
+            [GPUS._replace(host=host, slots=64) for host in "abcd"],
+            0.0,
+            "256 trials at once: 256 on 4 machines (a … d)",
+        ),
+    ],
+)
+def test_the_map_of_slots_in_words(slots: list[Slots], gpus: float, told: str) -> None:
+    assert cluster.told(slots, gpus) == f"There is room for {told}."
+
+
+def test_how_late_a_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is 7 s ahead; its first answer took a process's start, and was given at its end."""
+    now, takes = [100.0], iter((30.0, 0.2, 0.4))
+    monkeypatch.setattr(doctor.time, "time", lambda: now[0])
+
+    def clock() -> float:
+        now[0] += next(takes)
+        return now[0] + 7
+
+    assert doctor._late(clock) == pytest.approx(7.1)
+
+
+def test_a_file_that_another_machine_does_not_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("seen")
+    assert Inspector().reads(str(tmp_path / "token"), "seen")
+    monkeypatch.setattr(inspection, "SHARED", 0.3)
+    assert not Inspector().reads(str(tmp_path / "token"), "other") and not Inspector().reads(str(tmp_path / "x"), "")
