@@ -43,7 +43,7 @@ from analysis.runs.rounds import LISTS
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.optuna_samplers import STARTUP
-from fedtune.record.experiment import UNSAID_VALUES, Experiment
+from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import git_revision, machine, versions
 from fedtune.record.run_directory import TakenTrial
 from search_spaces import run_folder
@@ -210,6 +210,8 @@ def _shown(values: Mapping[str, Value]) -> str:
 
 #: The option that names earlier runs.
 OPTION = "--warm-start"
+#: Parameters that runs of earlier versions do not record, and the values that they have there.
+UNSAID = {"own_metrics": "none"}
 
 
 def opened(paths: Sequence[str], method: str, keys: Set[str], problems: list[str]) -> list[Run]:
@@ -267,8 +269,8 @@ def differences(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> l
     if file and its and file["hash"] != its["hash"]:
         found.append("method's file")
     values = run.experiment.get("values")
-    theirs = {**UNSAID_VALUES, **values} if isinstance(values, Mapping) else {}
-    ours, nothing = {**UNSAID_VALUES, **experiment.values}, object()
+    theirs = {**UNSAID, **values} if isinstance(values, Mapping) else {}
+    ours, nothing = {**UNSAID, **experiment.values}, object()
     # A data set is compared by its content: its path may have changed.
     keys = sorted((theirs.keys() | ours.keys()) - {"dataset"})
     found += [key for key in keys if theirs.get(key, nothing) != ours.get(key, nothing)]
