@@ -64,10 +64,10 @@ def test_clients_train_as_without_and_are_measured_by_what_they_kept(
     measured: list[Tensor] = []
     local_metrics = evaluation.local_metrics
 
-    def watched(fed: Any, data: Any, models: Any) -> Any:
+    def watched(fed: Any, data: Any, models: Any, *measures: Any) -> Any:
         client, load = sorted(models.items())[0]
         measured.append(evaluation.logits_of(load(), data, data.test, data.test.shares[client]))
-        return local_metrics(fed, data, models)
+        return local_metrics(fed, data, models, *measures)
 
     monkeypatch.setattr(evaluation, "local_metrics", watched)
     more = {"stragglers": 0.0, "local_steps": 5} | NORMALISED[name]
