@@ -37,14 +37,13 @@ from analysis.report.files import PICTURES, table_page, write_figure, write_pict
 from analysis.report.page import escape, write
 from analysis.report.table_picture import table_picture, text_table_picture
 from analysis.report.trials import trials
-from analysis.reproduce.folder import is_made, load_made
+from analysis.reproduce.folder import ReproductionRecord, load_made
 from analysis.reproduce.joint_table import Joined, joined
 from analysis.runs import Paths, Run, load_runs
 from analysis.runs.conditions import means, named, show
 from analysis.tables.effects import effects_recorded, effects_table
 from analysis.tables.table import Table
 from search_spaces.errors import UserError, sentence, unknown
-from search_spaces.files import given
 from search_spaces.metrics import METRICS, twin
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def load(run: Paths) -> Loaded | Joined:
     """A run directory, or several, by figures and tables. A table of a paper that `fedtune reproduce` made again, or
     the same one on several data sets, is read as one table. Raises `UserError` where a path is neither."""
     listed = [run] if isinstance(run, (str, os.PathLike)) else list(run)
-    remade = [one for one in listed if not isinstance(one, Run) and is_made(given(one))]
+    remade = [one for one in listed if not isinstance(one, Run) and ReproductionRecord.is_in(one)]
     if not remade:
         return Loaded(load_runs(run))
     if len(remade) < len(listed):

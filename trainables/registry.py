@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -204,6 +204,11 @@ class Configuration:
     federation: FederationConfig
     config: Any
 
+    def on(self, **federation: Value) -> Configuration:
+        """The same with other values of parameters of the federation, which are converted."""
+        changed: Any = federation
+        return Configuration({**self.values, **federation}, replace(self.federation, **changed), self.config)
+
 
 def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[str, Value]:
     """`values` completed with the defaults, all valid and possible together. Raises one `UserError` with every
@@ -213,8 +218,13 @@ def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[st
 
 def configured(name: str, values: Mapping[str, object], where: str = "") -> Configuration:
     """As `resolve`, with what it builds on the way."""
+    return possible(name, convert_all(declared(name), values, where), where)
+
+
+def possible(name: str, values: Mapping[str, Value], where: str = "") -> Configuration:
+    """As `configured`, of values by canonical key that have been converted: each is valid by itself."""
     chosen = method(name)
-    complete = defaults(FederationConfig, chosen.Config) | convert_all(declared(name), values, where)
+    complete = {**defaults(FederationConfig, chosen.Config), **values}
     federation = build(FederationConfig, complete)
     config: Any = build(chosen.Config, complete)
     problems = list(chosen.check(config, federation))

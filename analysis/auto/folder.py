@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.auto.leaderboard import LeaderboardRow, leaderboard_rows, leaderboard_table
-from analysis.auto.record import AutoRecord, is_auto
+from analysis.auto.record import AutoRecord
 from analysis.runs import Paths, Run, load_run
 from analysis.runs.symbolic_links import check_plain_parts
 from analysis.tables.table import Table
@@ -149,7 +149,7 @@ def explained(auto: Auto) -> list[str]:
 def load_one(run: Paths) -> Auto | None:
     """What `fedtune auto` wrote to `run`; None where that is another run, or several. Raises `UserError` as `load`."""
     path = run if isinstance(run, (str, os.PathLike)) else run[0] if len(run) == 1 else None
-    return load(path) if isinstance(path, (str, os.PathLike)) and is_auto(path) else None
+    return load(path) if isinstance(path, (str, os.PathLike)) and AutoRecord.is_in(path) else None
 
 
 def load(path: str | os.PathLike[str]) -> Auto:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-from analysis.runs.file_record import Count, FileRecord, Flag, Must, Positive, Text, Texts, is_record
+from analysis.runs.file_record import Count, FileRecord, Flag, FolderRecord, Must, Positive, Text, Texts, is_record
 from analysis.runs.shapes import each, is_metric, is_number, mapping, one_of
-from search_spaces import files, run_folder
-from search_spaces.errors import UserError, short
+from search_spaces import run_folder
 
 #: Units in which budgets and costs are counted: seconds of computing, rounds of single federations, bytes sent both
 #: ways.
@@ -42,8 +39,11 @@ class Excluded(FileRecord):
 
 
 @dataclass(frozen=True)
-class AutoRecord(FileRecord):
+class AutoRecord(FolderRecord):
     """What `auto.yaml` holds. Everything else stands in the runs."""
+
+    file = run_folder.AUTO
+    command = "auto"
 
     name: Text
     metric: Annotated[str, Must("a metric", is_metric)]
@@ -72,16 +72,3 @@ class AutoRecord(FileRecord):
     @property
     def named_metrics(self) -> Sequence[str]:
         return (self.metric, *(one.partition(">")[0].partition("<")[0] for one in self.require))
-
-    @classmethod
-    def read(cls, folder: Path) -> AutoRecord:
-        """The record in `folder`. Raises `UserError` where there is none, or it is torn or was edited."""
-        path = folder / run_folder.AUTO
-        if not path.is_file() or path.is_symlink():
-            raise UserError(f"{short(repr(str(folder)))} was not made by `fedtune auto`: {run_folder.AUTO} is missing.")
-        return cls.read_file(path)
-
-
-def is_auto(path: str | os.PathLike[str]) -> bool:
-    """Whether `fedtune auto` made the folder at `path`."""
-    return (files.given(path) / run_folder.AUTO).is_file()

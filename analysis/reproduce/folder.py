@@ -21,12 +21,11 @@ from analysis.reproduce.declaration import Place, Reproduction, Row, declared, k
 from analysis.reproduce.measures import Curve
 from analysis.runs import Run, load_run
 from analysis.runs.conditions import show
-from analysis.runs.file_record import FileRecord, Must, Positive, Text, is_record
+from analysis.runs.file_record import FileRecord, FolderRecord, Must, Positive, Text, is_record
 from analysis.runs.shapes import is_plain, mapping, none_or, one_of
 from analysis.runs.symbolic_links import check_plain_parts
 from analysis.tables.cells import Cell, Cells, Condition, condition_label
 from search_spaces import files, run_folder
-from search_spaces.errors import UserError, short
 from search_spaces.metrics import METRICS
 
 #: Of the name of a run directory.
@@ -61,8 +60,11 @@ _SETTING = Must("dataset, model, clients, rounds and seeds", is_record(Setting))
 
 
 @dataclass(frozen=True)
-class ReproductionRecord(FileRecord):
+class ReproductionRecord(FolderRecord):
     """What `reproduction.yaml` holds."""
+
+    file = run_folder.REPRODUCTION
+    command = "reproduce"
 
     reproduction: Annotated[str, _NAME]
     profile: Annotated[str, Must("small or paper", one_of("small", "paper"))]
@@ -215,22 +217,9 @@ def cell_name(reproduction: Reproduction, row: Row, place: Place) -> str:
     return f"{number:02d}-{row.method}{at}"[:_LONGEST]
 
 
-def is_made(folder: Path) -> bool:
-    """Whether `fedtune reproduce` made the folder."""
-    return (folder / run_folder.REPRODUCTION).is_file()
-
-
 def check_plain_made(folder: Path) -> None:
     """Raises `UserError` where something that `fedtune reproduce` uses in `folder` is a symbolic link or a device."""
     check_plain_parts(folder, (run_folder.REPRODUCTION, run_folder.LOCK, *run_folder.WRITTEN), (run_folder.CELLS,))
-
-
-def read_record(folder: Path) -> ReproductionRecord:
-    """What `reproduction.yaml` in `folder` holds. Raises `UserError` where it is torn or was edited."""
-    path = folder / run_folder.REPRODUCTION
-    if not is_made(folder):
-        raise UserError(f"{short(repr(str(folder)))} was not made by `fedtune reproduce`: {path.name} is missing.")
-    return ReproductionRecord.read_file(path)
 
 
 def load_made(folder: str | os.PathLike[str]) -> Made:
@@ -238,7 +227,7 @@ def load_made(folder: str | os.PathLike[str]) -> Made:
     runs cannot be read."""
     path = files.given(folder)
     check_plain_made(path)
-    record = read_record(path)
+    record = ReproductionRecord.read(path)
     reproduction = declared(record.reproduction)
     runs: dict[tuple[str, Place], Run] = {}
     found: dict[Path, Run] = {}

@@ -8,6 +8,7 @@ a lambda written in a field would look for its names in the class.)
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 from analysis.runs.mappings import read_yaml
 from analysis.runs.shapes import Shape, each, is_text, is_whole, mapping, none_or, problems, shaped
-from search_spaces import metrics, run_folder
-from search_spaces.errors import UserError
+from search_spaces import files, metrics, run_folder
+from search_spaces.errors import UserError, short
 
 R = TypeVar("R", bound="FileRecord")
 
@@ -77,9 +78,26 @@ class FileRecord:
             raise UserError(*wrong)
         return _made(cls, rest)
 
+
+class FolderRecord(FileRecord):
+    """The record of a folder with several runs."""
+
+    #: The file that holds it, and the command that makes such folders.
+    file: ClassVar[str]
+    command: ClassVar[str]
+
     @classmethod
-    def read_file(cls, path: Path) -> Self:
-        """The record in a file. Raises `UserError` where it is torn or was edited."""
+    def is_in(cls, folder: str | os.PathLike[str]) -> bool:
+        """Whether the command made the folder."""
+        return (files.given(folder) / cls.file).is_file()
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The record in `folder`. Raises `UserError` where there is none, or it is torn or was edited."""
+        path = folder / cls.file
+        if not cls.is_in(folder) or path.is_symlink():
+            name = short(repr(str(folder)))
+            raise UserError(f"{name} was not made by `fedtune {cls.command}`: {cls.file} is missing.")
         return cls.from_yaml(read_yaml(path), str(path))
 
 

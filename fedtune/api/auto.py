@@ -74,7 +74,6 @@ def carry_out_auto(plan: AutoPlan, shown: Progress) -> AutoResult:
 def resume_auto(request: ResumeRequest) -> AutoResult:
     """`fedtune.resume` of what `auto` began. What it finds is what it would have found uninterrupted."""
     found = reading.load(request.run)
-    record = AutoRecord.read(found.path)
     for folder in (found.path / top / name for top in (run_folder.FRESH, run_folder.FINAL) for name in found.searches):
         if folder.exists() and not folder.is_dir():
             load(folder)  # which says so
@@ -83,7 +82,7 @@ def resume_auto(request: ResumeRequest) -> AutoResult:
     if (best := found.path / run_folder.BEST).exists() and not best.is_dir():
         raise UserError(sentence(str(best), "a folder", Shown("a file"), fix="Move it away; it is written again."))
     check_replaceable(best / f"{method}.yaml" for method in found.searches)
-    return _driven(found.path, record, request.address, request, goes_on.notes)
+    return _driven(found.path, found.record, request.address, request, goes_on.notes)
 
 
 def _driven(folder: Path, record: AutoRecord, address: str | None, shown: Progress, notes: Sequence[str]) -> AutoResult:

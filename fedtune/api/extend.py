@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.reproduce.folder import is_made
+from analysis.reproduce.folder import ReproductionRecord
 from analysis.runs import Run, load_run, shapes
-from fedtune.api.search import Result, display, driven
+from fedtune.api.search import Result, driven
 from fedtune.decisions.history import Part
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
@@ -60,7 +60,7 @@ def extend(request: ExtendRequest) -> Result:
         extended(folder, changes(begun, made))
         part = Part(folder, *complete(folder, made))
         lines = (left_cluster(begun, request.address) or "", *notes, *told(begun, made, found.frozen))
-        return driven(part, display(part, request, [line for line in lines if line]), request)
+        return driven(part, [line for line in lines if line], request)
 
 
 def longer(run: Run, space: Space, request: ExtendRequest) -> Experiment:
@@ -114,7 +114,7 @@ def _more_rounds(run: Run, space: Space, experiment: Experiment, rounds: int, pr
     whole("rounds", rounds, 1, most - had, found)
     if not found:
         why = _of_search(experiment) or _of_trials(run, space, experiment)
-        if is_made(run.path.parent.parent):
+        if ReproductionRecord.is_in(run.path.parent.parent):
             why = "it belongs to what `fedtune reproduce` made, which decides its rounds"
         if why is not None:
             new = f"Start a new search with --rounds {had + rounds}."

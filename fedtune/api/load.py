@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import overload
 
-from analysis import auto, loaded, runs
+from analysis import loaded, runs
+from analysis.auto.record import AutoRecord
 from analysis.loaded import Loaded
-from analysis.reproduce.folder import is_made, load_made
+from analysis.reproduce.folder import ReproductionRecord, load_made
 from analysis.reproduce.joint_table import Joined, joined
 from fedtune.api.auto import AutoResult, read_auto
 from fedtune.api.run import Final, report
@@ -16,7 +17,6 @@ from fedtune.api.search import Result, result_of
 from fedtune.decisions.race import is_over
 from fedtune.execution.driver import Outcome
 from fedtune.record.experiment import Experiment
-from search_spaces.files import given
 
 
 @overload
@@ -36,9 +36,9 @@ def load(
     Raises `UserError` where it is no such run."""
     if not isinstance(path, (str, os.PathLike)):
         return loaded.load(path)
-    if is_made(given(path)):
+    if ReproductionRecord.is_in(path):
         return joined([load_made(path)])
-    if auto.is_auto(path):
+    if AutoRecord.is_in(path):
         return read_auto(path)
     run = runs.load_run(path)
     result = result_of(run.path, Outcome(finished=is_over(run.frozen, Experiment.of(run))))

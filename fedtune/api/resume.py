@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.auto import is_auto
-from analysis.reproduce.folder import is_made
+from analysis.auto.record import AutoRecord
+from analysis.reproduce.folder import ReproductionRecord
 from analysis.runs import load_run
 from fedtune import option
 from fedtune.api.auto import AutoResult, resume_auto
 from fedtune.api.reproduce import Reproduced, resume_reproduction
-from fedtune.api.search import Result, display, driven
+from fedtune.api.search import Result, driven
 from fedtune.machine import resources
 from fedtune.option import fields_of
 from fedtune.options import ResumeRequest
@@ -19,7 +19,6 @@ from fedtune.planning.resumption import check_whole, going_on
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import lock
 from search_spaces.errors import UserError
-from search_spaces.files import given
 
 
 @fields_of(ResumeRequest)
@@ -35,7 +34,7 @@ def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
 
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
-    several = "auto" if is_auto(request.run) else "reproduce" if is_made(given(request.run)) else None
+    several = next((kind.command for kind in (AutoRecord, ReproductionRecord) if kind.is_in(request.run)), None)
     placing = ("slots", "per_trial", "time")
     placed = [f"--{name.replace('_', '-')}" for name in placing if getattr(request, name) is not None]
     if several and placed:
@@ -66,4 +65,4 @@ def _resume_run(request: ResumeRequest) -> Result:
     goes_on = going_on([found], request.address, given=placed, other_versions=request.other_versions, problems=problems)
     (part,) = goes_on.parts
     with lock(part.folder):
-        return driven(part, display(part, request, goes_on.notes), request)
+        return driven(part, goes_on.notes, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from analysis.reproduce.folder import is_made, load_made
+from analysis.reproduce.folder import ReproductionRecord, load_made
 from fedtune.api.status import status
 from fedtune.decisions.race import is_over
 from fedtune.record.experiment import Experiment
@@ -35,7 +35,7 @@ def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     for path in sorted(where.iterdir()):
         if path.is_dir() and any((path / name).exists() for name in _RECORDS):
             try:
-                rows.append((_remade(path) if is_made(path) else status(path)) | {"problem": None})
+                rows.append((_remade(path) if ReproductionRecord.is_in(path) else status(path)) | {"problem": None})
             except UserError as error:
                 rows.append({"run": str(path), "problem": str(error)})
     return rows

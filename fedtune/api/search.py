@@ -68,20 +68,9 @@ def carry_out(planned: Plan, shown: Progress) -> Result:
 
     Raises `UserError`, before anything is created, where no cluster answers at the plan's address."""
     check_address(planned.experiment.address)
-    part = Part(planned.folder, planned.experiment, planned.space)
-    watch = display(part, shown, planned.notes)
     planned.create()
     with lock(planned.folder):
-        return driven(part, watch, shown)
-
-
-def display(part: Part, shown: Progress, notes: Sequence[str]) -> progress.ProgressDisplay:
-    """The display of a run, which has told these notes."""
-    style = progress.style(shown.plain, shown.quiet)
-    watch = progress.ProgressDisplay(part.experiment, style, varied=tuple(part.space.vary))
-    for note in notes:
-        watch.say(note)
-    return watch
+        return driven(Part(planned.folder, planned.experiment, planned.space), planned.notes, shown)
 
 
 def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
@@ -93,9 +82,13 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Re
     return Result(folder, counts, best_of(run), *ended, seconds, run.taken, several)
 
 
-def driven(part: Part, watch: progress.ProgressDisplay, shown: Progress) -> Result:
-    """Drives what is left of a run whose lock is held."""
+def driven(part: Part, notes: Sequence[str], shown: Progress) -> Result:
+    """Drives what is left of a run whose lock is held, and tells these notes first."""
     started, placement = time.monotonic(), part.experiment.placement
+    style = progress.style(shown.plain, shown.quiet)
+    watch = progress.ProgressDisplay(part.experiment, style, varied=tuple(part.space.vary))
+    for note in notes:
+        watch.say(note)
     stages = [lambda: driver.Stage(open_queue([part]), watch, placement)]
     outcome = driver.drive(part.folder, stages, simulate=shown.simulate)
     return result_of(part.folder, outcome, time.monotonic() - started)

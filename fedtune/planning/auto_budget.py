@@ -14,7 +14,7 @@ from fedtune.console.progress import duration
 from fedtune.options import AutoRequest
 from fedtune.planning.estimate import START_UP
 from fedtune.planning.plan import Plan
-from fedtune.planning.timed_federations import typical
+from fedtune.planning.timed_federations import as_a_trial, typical
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
 from search_spaces.requirements import Requirement
@@ -156,22 +156,15 @@ def measured(
     that clients send.
 
     values: every parameter. Raises `UserError` where the federation is not possible."""
-    import torch
-
     from trainables.simulation.replicates import Replicates
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
-            begun, computing = time.perf_counter(), time.process_time()
-            federation = Replicates(method, {**values, "rounds": 2}, (seed,), device=device, data_dir=data_dir)
-            set_up = time.perf_counter() - begun
-            last = _Last(federation)
-            seconds, _ = typical(last, values)
-            took, computing = time.perf_counter() - begun, time.process_time() - computing
-    finally:
-        torch.set_num_threads(before)
+    with as_a_trial(threads):
+        begun, computing = time.perf_counter(), time.process_time()
+        federation = Replicates(method, {**values, "rounds": 2}, (seed,), device=device, data_dir=data_dir)
+        set_up = time.perf_counter() - begun
+        last = _Last(federation)
+        seconds, _ = typical(last, values)
+        took, computing = time.perf_counter() - begun, time.process_time() - computing
     rounds = values["rounds"]
     assert isinstance(rounds, int)
     up, down = (float(last.row.get(f"bytes_{way}") or 0) for way in ("up", "down"))

@@ -406,7 +406,7 @@ def _typical(search: Plan) -> Mapping[str, Value]:
     e = search.experiment
     if not e.first:
         return search.middle
-    return registry.configured(e.method, {**e.values, **e.first[0]["values"]}).values
+    return registry.possible(e.method, {**e.values, **e.first[0]["values"]}).values
 
 
 def _measured(search: Plan, request: AutoRequest, wanted: Options, device: str | None, threads: int) -> Candidate:
@@ -461,7 +461,7 @@ def _sends_label_counts(method: Method, space: Space, values: Mapping[str, Value
     ]
     for choice in choices:
         try:
-            config = registry.configured(method.name, {**values, **choice}).config
+            config = registry.possible(method.name, {**values, **choice}).config
         except UserError:
             continue  # such a trial fails by itself
         if method.sends_label_counts(config):

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fedtune.planning.timed_federations import intervals, share_of_rounds, typical
+from fedtune.planning.timed_federations import as_a_trial, intervals, share_of_rounds, typical
 from fedtune.record.experiment import Experiment
 from search_spaces.parameter import Value
 from search_spaces.run_folder import FIXED
@@ -111,23 +111,16 @@ def timed_cost(
     no longer than `PATIENCE`, and where clients are trained as one program, of which no part tells the whole.
 
     known: what other configurations have told, on the same device; what computes the same is not timed again."""
-    import torch
-
     from trainables.simulation.replicates import Replicates
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):  # as trials compute
-            federation = Replicates(method, {**values, "rounds": 2}, (seed,), device=device, data_dir=data_dir)
-            simulation = federation.simulations[0]
-            if simulation.executor != "vmap":
-                seconds = concluded(simulation, values, _clock(device, threads), known)
-                if 3 * seconds > PATIENCE:
-                    return RoundCost(seconds, ERROR)
-            return RoundCost(typical(federation, values, PATIENCE)[0])
-    finally:
-        torch.set_num_threads(before)
+    with as_a_trial(threads):
+        federation = Replicates(method, {**values, "rounds": 2}, (seed,), device=device, data_dir=data_dir)
+        simulation = federation.simulations[0]
+        if simulation.executor != "vmap":
+            seconds = concluded(simulation, values, _clock(device, threads), known)
+            if 3 * seconds > PATIENCE:
+                return RoundCost(seconds, ERROR)
+        return RoundCost(typical(federation, values, PATIENCE)[0])
 
 
 def taking_part(values: Mapping[str, Value]) -> int:

@@ -49,7 +49,8 @@ def preflight(
     from trainables import registry
 
     try:
-        values = registry.configured(method, values).values
+        configuration = registry.possible(method, values)
+        values = configuration.values
     except UserError as error:
         problems.extend(error.problems)
     if problems:
@@ -65,7 +66,7 @@ def preflight(
         if device is not None:
             precision.check(str(values["precision"]), torch.device(device))
             executors.check(str(values["executor"]), torch.device(device))
-        anywhere = {**values, "precision": "fp32", "executor": "loop"}
+        anywhere = configuration.on(precision="fp32", executor="loop")
         built = Simulation(method, anywhere, seeds[0], torch.device("cpu"), data_dir)
         dataset = data.load(str(values["dataset"]), data_dir)
     except UserError as error:
@@ -74,7 +75,7 @@ def preflight(
 
     def one_round() -> Mapping[str, Any]:
         # One step per client is enough.
-        short = {**anywhere, "rounds": 1, "local_steps": 1, "local_epochs": 0}
+        short = {**anywhere.values, "rounds": 1, "local_steps": 1, "local_epochs": 0}
         return Simulation(method, short, seeds[0], torch.device("cpu"), data_dir).run_round()
 
     if keep_images:
@@ -200,7 +201,7 @@ def _hash_by_name(method: str, values: Mapping[str, Value], seed: int, data_dir:
     from trainables import data, registry
     from trainables.simulation import federated_data
 
-    settings = registry.configured(method, {**values, "precision": "fp32", "executor": "loop"}).federation
+    settings = registry.possible(method, {**values, "precision": "fp32", "executor": "loop"}).federation
     federated_data.build(settings, seed, torch.device("cpu"), data_dir)
     name = str(values["dataset"])
     return {name: data.load(name, data_dir).hash}

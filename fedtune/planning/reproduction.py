@@ -11,7 +11,7 @@ from typing import Any
 
 from analysis.reproduce.declaration import VALUE, Place, Reproduction, Row, declared
 from analysis.reproduce.folder import ReproductionRecord as Record
-from analysis.reproduce.folder import Setting, cell_name, check_plain_made, is_made, read_record
+from analysis.reproduce.folder import Setting, cell_name, check_plain_made
 from fedtune import option
 from fedtune.options import ReproduceRequest, RunRequest, SearchRequest
 from fedtune.planning.checks import writable
@@ -45,30 +45,38 @@ class Part:
     folder: Path
     request: SearchRequest | RunRequest
     settings: Settings
-    #: Of a cell's final run; None: the run is a grid search.
-    count: int | None
 
     @property
     def exists(self) -> bool:
         return self.folder.exists()
 
     @property
+    def is_grid(self) -> bool:
+        """Whether it is a search over a grid, and no final run."""
+        return isinstance(self.request, SearchRequest)
+
+    @property
+    def seeds(self) -> int:
+        """Of a final run, or of every trial of a grid."""
+        return self.request.seeds or 1
+
+    @property
     def trials(self) -> int:
         """How many trials the run has: the seeds of a cell, or the points of a grid."""
-        return self.settings.space.cells() if self.count is None else self.count
+        return self.settings.space.cells() if self.is_grid else self.seeds
 
     @property
     def each(self) -> int:
         """How many seeds a trial has."""
-        return (self.request.seeds or 1) if self.count is None else 1
+        return self.seeds if self.is_grid else 1
 
     def values(self) -> dict[str, Value]:
         """Every parameter, of a grid in its middle."""
         from trainables import registry
 
         settings = self.settings
-        middle = middle_values(settings.space.search.values()) if self.count is None else {}
-        return dict(registry.configured(self.row.method, {**settings.defaults, **settings.values, **middle}).values)
+        middle = middle_values(settings.space.search.values()) if self.is_grid else {}
+        return registry.possible(self.row.method, {**settings.defaults, **settings.values, **middle}).values
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ def planned_again(folder: Path) -> Planned:
     """What was begun in `folder`: the rows and columns of which there is a run. Raises `UserError` as
     `plan_reproduction`."""
     check_plain_made(folder)
-    record = read_record(folder)
+    record = Record.read(folder)
     here, small = record.here, record.profile == "small"
     asked = ReproduceRequest(
         record.reproduction, small=small, rounds=here.rounds, seeds=here.seeds, runs_dir=str(folder.parent)
@@ -157,7 +165,7 @@ def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
     check_plain_made(folder)
     if not folder.exists():
         writable(folder.parent, "--runs-dir", problems)
-    elif not folder.is_dir() or (any(folder.iterdir()) and not is_made(folder)):
+    elif not folder.is_dir() or (any(folder.iterdir()) and not Record.is_in(folder)):
         problems.append(
             f"{folder} exists and was not made by `fedtune reproduce`. Move it away, or give another --runs-dir."
         )
@@ -192,7 +200,7 @@ def _part(
         if reproduction.heatmap
         else RunRequest(row.method, **shared)
     )
-    return Part(row, place, cells / name, request, settled(request, problems), None if reproduction.heatmap else seeds)
+    return Part(row, place, cells / name, request, settled(request, problems))
 
 
 def size(asked: ReproduceRequest, reproduction: Reproduction) -> tuple[int | None, int]:
@@ -239,9 +247,9 @@ def _setting(settings: Settings, seeds: int, data_dir: str | None) -> Setting:
 
 def _same_plan(asked: ReproduceRequest, folder: Path, record: Record, parts: tuple[Part, ...]) -> None:
     """Raises `UserError` where the folder, or a run in it, was begun with another plan."""
-    if not is_made(folder):
+    if not Record.is_in(folder):
         return  # an empty folder
-    begun = read_record(folder)
+    begun = Record.read(folder)
     changed = [
         f"{getattr(begun.here, name)} {words}, not {getattr(record.here, name)}"
         for name, words in (("rounds", "rounds"), ("seeds", "seeds"))
@@ -266,8 +274,7 @@ def _same_run(part: Part) -> None:
     found = Experiment.read(part.folder)
     wanted = {key: value for key, value in _values(part).items() if value != "auto"}
     differing = [key for key, value in wanted.items() if found.values.get(key, value) != value]
-    count = part.count
-    seeds = search_seeds(0, part.request.seeds or 1) if count is None else final_seeds(0, count)
+    seeds = search_seeds(0, part.seeds) if part.is_grid else final_seeds(0, part.seeds)
     if found.method != part.row.method or found.seeds != seeds:
         differing.append("method or seeds")
     if differing:
@@ -281,6 +288,6 @@ def _same_run(part: Part) -> None:
 
 def _values(part: Part) -> dict[str, object]:
     """Every value of the run that is the same in all its trials."""
-    if part.count is None:
+    if part.is_grid:
         return dict(part.settings.values)
     return {**part.settings.defaults, **part.settings.values}

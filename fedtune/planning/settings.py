@@ -139,7 +139,7 @@ def _is_possible(method: str, values: Mapping[str, Value]) -> bool:
     from trainables import registry
 
     try:
-        registry.configured(method, values)
+        registry.possible(method, values)
     except UserError:
         return False
     return True

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
@@ -191,6 +191,20 @@ def share_of_rounds(values: Mapping[str, Value], every: Value | None) -> float:
     rounds = values["rounds"]
     assert isinstance(every, int) and isinstance(rounds, int)
     return -(-rounds // every) / rounds
+
+
+@contextlib.contextmanager
+def as_a_trial(threads: int) -> Iterator[None]:
+    """Computes in this process as a trial does, with so many threads, while the block runs."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.backends.cudnn.flags(benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def typical(simulation: Any, values: Mapping[str, Value], patience: float | None = None) -> tuple[float, float]:

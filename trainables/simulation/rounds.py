@@ -83,10 +83,15 @@ class Simulation:
     """One federated training run of one method, one configuration and one seed."""
 
     def __init__(
-        self, name: str, values: Mapping[str, Value], seed: int, device: torch.device, data_dir: str | None = None
+        self,
+        name: str,
+        values: Mapping[str, Value] | registry.Configuration,
+        seed: int,
+        device: torch.device,
+        data_dir: str | None = None,
     ) -> None:
         self.method = registry.method(name)
-        configured = registry.configured(name, values)
+        configured = values if isinstance(values, registry.Configuration) else registry.configured(name, values)
         self.settings, self.config = configured.federation, configured.config
         self.fed, self.data = federated_data.build(self.settings, seed, device, data_dir)
         if problems := registry.kind_problems(self.method, self.config, self.settings, self.fed.kind):

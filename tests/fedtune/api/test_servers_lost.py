@@ -39,6 +39,7 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
             found.append(waited_for())
 
     monkeypatch.setattr(cluster, "joined", joined)
+    monkeypatch.setattr(driver, "ServerWatch", lambda note, *, patience: nullcontext())
     return found
 
 

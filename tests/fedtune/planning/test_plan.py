@@ -25,6 +25,7 @@ from fedtune.planning.settings import settled
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
 from search_spaces.errors import UserError
+from search_spaces.parameter import Parameter, Value
 from tests.toy import write_toy
 
 
@@ -60,6 +61,21 @@ def test_values_are_laid_over_each_other(asked: Callable[..., SearchRequest], to
     assert made.experiment.seeds == (0, 1)
     assert made.facts["method_title"] == "FedAvg"
     assert made.facts["dataset"]["hash"] and set(made.facts["partition"]) == {"0"}
+
+
+def test_a_value_is_converted_once(asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later steps take it as it is: what one of them made of it could differ from what is recorded."""
+    found: list[tuple[str, object]] = []
+    convert = Parameter.convert
+
+    def noted(self: Parameter, raw: object, where: str = "") -> Value:
+        found.append((self.key, raw))
+        return convert(self, raw, where)
+
+    monkeypatch.setattr(Parameter, "convert", noted)
+    plan(asked(set=("clients=3", "partition=iid", "lr=0.0431")))
+    assert [raw for key, raw in found if key == "lr" and float(str(raw)) == 0.0431] == ["0.0431"]
+    assert [raw for key, raw in found if key == "clients" and str(raw) == "3"] == ["3"]
 
 
 def test_every_value_is_recorded(asked: Callable[..., SearchRequest]) -> None:
