@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from pathlib import Path
 
 import markdown  # type: ignore[import-untyped]
 import pytest
-from site_pages import catalogue, commands, markup, methods
+from site_pages import catalogue, commands, markup
 
 import fedtune
-from trainables import registry
-
-ROOT = Path(__file__).resolve().parents[2]
-METHODS = list(registry.methods())
-
-
-def test_there_is_a_page_per_method_and_each_is_complete() -> None:
-    made = methods.pages()
-    assert set(made) == {"methods/index.md", *(f"methods/{name}.md" for name in METHODS)}
-    for name in METHODS:
-        page = made[f"methods/{name}.md"]
-        for row in fedtune.methods(name):
-            assert f"| `{row['key']}`" in page and markup.plain(row["bounds"]) in page
-        for limit in registry.method(name).limits:
-            assert f"]({limit.equals}.md)" in page
-        assert f"]({name}.md)" in made["methods/index.md"]
 
 
 def test_lists_hold_everything_there_is() -> None:

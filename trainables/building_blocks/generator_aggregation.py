@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, integer, real
 from trainables.building_blocks.losses import kl_rows
+from trainables.building_blocks.parameter_kinds import adam_lr, temperature
 from trainables.building_blocks.split_model import feature_generator, head_module, put_head, take_head
 from trainables.federation import Federation
 from trainables.generators.feature import FeatureGenerator
@@ -69,15 +70,8 @@ class GeneratorAggregation(LocalTraining):
         doc="Distribution of the noise: N(0, I), or U[0, 1) as in the code.",
         source="FedMD-CG Eq. 2",
     )
-    gen_lr: float = real(
-        3e-4,
-        low=1e-7,
-        high=1.0,
-        log=True,
-        symbol="η_c^w",
-        doc="Adam learning rate of the local generator.",
-        source="FedMD-CG App. E.1",
-        tune=(1e-5, 1e-2),
+    gen_lr: float = adam_lr(
+        3e-4, symbol="η_c^w", doc="Adam learning rate of the local generator.", source="FedMD-CG App. E.1"
     )
     gen_weight_decay: float = real(
         1e-4, low=0.0, high=0.1, doc="Weight decay of all Adam optimisers.", source="FedMD-CG App. E.1"
@@ -99,15 +93,8 @@ class GeneratorAggregation(LocalTraining):
         tune=(5, 200),
         work="steps",
     )
-    server_lr: float = real(
-        3e-4,
-        low=1e-7,
-        high=1.0,
-        log=True,
-        symbol="η_s",
-        doc="Adam learning rate of the server's distillation.",
-        source="FedMD-CG App. E.1",
-        tune=(1e-5, 1e-2),
+    server_lr: float = adam_lr(
+        3e-4, symbol="η_s", doc="Adam learning rate of the server's distillation.", source="FedMD-CG App. E.1"
     )
     server_batch_size: int = integer(
         64,
@@ -118,15 +105,8 @@ class GeneratorAggregation(LocalTraining):
         source="FedMD-CG App. E.1",
         work="samples",
     )
-    kd_temperature_server: float = real(
-        10.0,
-        low=0.1,
-        high=100.0,
-        log=True,
-        symbol="T_s",
-        doc="Temperature of the server's KL terms.",
-        source="FedMD-CG code",
-        tune=(1.0, 20.0),
+    kd_temperature_server: float = temperature(
+        10.0, symbol="T_s", doc="Temperature of the server's KL terms.", source="FedMD-CG code", tune=(1.0, 20.0)
     )
     server_kl_norm: str = choice(
         "batch",

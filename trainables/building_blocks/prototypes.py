@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from search_spaces.parameter import integer, real
+from search_spaces.parameter import integer
+from trainables.building_blocks.parameter_kinds import sgd_lr
 from trainables.federation import ClientData, Federation
 from trainables.models import Model
 from trainables.params import average, unpack
@@ -138,16 +139,7 @@ class PrototypePasses:
     It passes over (prototype, class) pairs in random order. Each prototype counts once, whatever the number of samples
     it is the mean of. Orders are drawn before the first step."""
 
-    server_lr: float = real(
-        0.01,
-        low=1e-6,
-        high=10.0,
-        log=True,
-        symbol="η_s",
-        doc="Learning rate of the server's SGD.",
-        source="HtFLlib",
-        tune=(1e-4, 0.1),
-    )
+    server_lr: float = sgd_lr(0.01, symbol="η_s", doc="Learning rate of the server's SGD.", source="HtFLlib")
     server_epochs: int = integer(
         100,
         low=0,

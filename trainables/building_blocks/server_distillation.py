@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, flag, integer, real
+from trainables.building_blocks.parameter_kinds import adam_lr, sgd_lr, temperature
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
 from trainables.kernels.optimisers import SGD, Adam
@@ -57,16 +58,7 @@ class ServerDistillation:
         tune=(1, 20),
         work="steps",
     )
-    gen_lr: float = real(
-        2e-4,
-        low=1e-7,
-        high=1.0,
-        log=True,
-        symbol="η_g",
-        doc="Adam learning rate of the generator.",
-        source="DFRD code",
-        tune=(1e-5, 1e-2),
-    )
+    gen_lr: float = adam_lr(2e-4, symbol="η_g", doc="Adam learning rate of the generator.", source="DFRD code")
     gen_beta1: float = real(
         0.5, low=0.0, high=0.999, symbol="b₁", doc="Adam's first-moment decay for the generator.", source="DFRD code"
     )
@@ -78,27 +70,13 @@ class ServerDistillation:
         doc="Adam's second-moment decay for the generator.",
         source="DFRD code",
     )
-    distill_lr: float = real(
-        0.01,
-        low=1e-6,
-        high=10.0,
-        log=True,
-        symbol="η_d",
-        doc="SGD learning rate of the global model on the server.",
-        source="DFRD code",
-        tune=(1e-4, 0.1),
+    distill_lr: float = sgd_lr(
+        0.01, symbol="η_d", doc="SGD learning rate of the global model on the server.", source="DFRD code"
     )
     distill_momentum: float = real(0.0, low=0.0, high=0.999, doc="Momentum of that SGD.", source="DFRD code")
     distill_weight_decay: float = real(1e-4, low=0.0, high=0.1, doc="Weight decay of that SGD.", source="DFRD code")
-    kd_temperature: float = real(
-        10.0,
-        low=0.1,
-        high=100.0,
-        log=True,
-        symbol="T_kd",
-        doc="Temperature of both softmaxes in every KL term.",
-        source="DFRD code",
-        tune=(1.0, 20.0),
+    kd_temperature: float = temperature(
+        10.0, symbol="T_kd", doc="Temperature of both softmaxes in every KL term.", source="DFRD code", tune=(1.0, 20.0)
     )
     noise_dim: int = integer(
         64, low=1, high=4096, symbol="d", doc="Width of the generator's noise.", source="DFRD Sec. 4.1"

@@ -52,6 +52,7 @@ from trainables.building_blocks.generator_aggregation import (
     ramp,
 )
 from trainables.building_blocks.painting import feature_painters
+from trainables.building_blocks.parameter_kinds import adam_lr
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
@@ -88,16 +89,7 @@ class Config(GeneratorAggregation):
     ramp_power: float = real(
         3.0, low=0.0, high=10.0, symbol="d", doc="Power of the polynomial ramp.", source="FedMD-CG code"
     )
-    dis_lr: float = real(
-        3e-4,
-        low=1e-7,
-        high=1.0,
-        log=True,
-        symbol="η_Q",
-        doc="Adam learning rate of the discriminator.",
-        source="FedCG code",
-        tune=(1e-5, 1e-2),
-    )
+    dis_lr: float = adam_lr(3e-4, symbol="η_Q", doc="Adam learning rate of the discriminator.", source="FedCG code")
     gan_beta1: float = real(
         0.9,
         low=0.0,

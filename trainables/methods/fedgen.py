@@ -56,6 +56,7 @@ from trainables.building_blocks.generator_aggregation import draw_noise
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.mixed_architectures import DeepClients
 from trainables.building_blocks.painting import feature_painters
+from trainables.building_blocks.parameter_kinds import adam_lr, temperature
 from trainables.building_blocks.split_model import (
     body_of,
     feature_generator,
@@ -127,14 +128,8 @@ class Config(distillation_bases.LabelCounting, DeepClients):
         doc="Factor on the term of weight a: 1 as in the paper, or guide_batch_size/batch_size as in the code.",
         source="FedGen Eq. 5; FedGen code",
     )
-    kd_temperature: float = real(
-        1.0,
-        low=0.1,
-        high=100.0,
-        log=True,
-        symbol="T",
-        doc="Temperature of the local distillation.",
-        source="FedGen code",
+    kd_temperature: float = temperature(
+        1.0, symbol="T", doc="Temperature of the local distillation.", source="FedGen code"
     )
     gen_steps: int = integer(
         50,
@@ -146,16 +141,7 @@ class Config(distillation_bases.LabelCounting, DeepClients):
         tune=(5, 200),
         work="steps",
     )
-    gen_lr: float = real(
-        3e-4,
-        low=1e-7,
-        high=1.0,
-        log=True,
-        symbol="η_g",
-        doc="Adam learning rate of the generator.",
-        source="FedGen code",
-        tune=(1e-5, 1e-2),
-    )
+    gen_lr: float = adam_lr(3e-4, symbol="η_g", doc="Adam learning rate of the generator.", source="FedGen code")
     gen_lr_decay: float = real(
         0.98, low=0.0, high=1.0, doc="Factor per round on that learning rate.", source="FedGen code"
     )

@@ -30,6 +30,7 @@ from torch.func import functional_call
 from search_spaces.parameter import choice, flag, integer, real
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.model_cache import Cache, ModelCache, caching, oca_limit
+from trainables.building_blocks.parameter_kinds import temperature
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, Objective
 from trainables.method import Limit, Method
@@ -64,14 +65,8 @@ class Config(ModelCache):
         tune=True,
     )
     wait_for_buffer: bool = flag(True, doc="Distil only once M models exist.", source="FedKF code")
-    kd_temperature: float = real(
-        1.0,
-        low=0.1,
-        high=100.0,
-        log=True,
-        symbol="T",
-        doc="Temperature of both softmaxes in the KL.",
-        source="FedKF code",
+    kd_temperature: float = temperature(
+        1.0, symbol="T", doc="Temperature of both softmaxes in the KL.", source="FedKF code"
     )
     kl_direction: str = choice(
         "teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in the KL.", source="FedKF code"

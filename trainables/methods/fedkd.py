@@ -47,6 +47,7 @@ from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import mutual_pair
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.mutual_pair import MutualTraining, Pair
+from trainables.building_blocks.parameter_kinds import sgd_lr
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method
@@ -75,15 +76,8 @@ class Config(MutualTraining):
         source="FedKD has 1",
         tune=(0.01, 10.0),
     )
-    mentee_lr: float = real(
-        0.01,
-        low=1e-6,
-        high=10.0,
-        log=True,
-        symbol="η_g",
-        doc="Learning rate of the shared model and of the map.",
-        source="HtFLlib",
-        tune=(1e-4, 0.1),
+    mentee_lr: float = sgd_lr(
+        0.01, symbol="η_g", doc="Learning rate of the shared model and of the map.", source="HtFLlib"
     )
     energy_start: float = real(
         0.95,

@@ -44,6 +44,7 @@ from trainables import models
 from trainables.building_blocks.losses import kd_kl
 from trainables.building_blocks.model_cache import Cache, Readout, both, chosen, oca_limit, remember
 from trainables.building_blocks.painting import judged_by
+from trainables.building_blocks.parameter_kinds import adam_lr, temperature
 from trainables.federation import ClientData, Federation
 from trainables.generators.noise import NoiseGenerator
 from trainables.kernels.optimisers import Adam
@@ -95,15 +96,8 @@ class Config(Readout):
         source="FedKF Sec. VI-A",
         tune=True,
     )
-    gen_lr: float = real(
-        1e-3,
-        low=1e-7,
-        high=1.0,
-        log=True,
-        symbol="β",
-        doc="Adam learning rate of the clients' generators.",
-        source="FedKF Sec. VI-A",
-        tune=(1e-5, 1e-2),
+    gen_lr: float = adam_lr(
+        1e-3, symbol="β", doc="Adam learning rate of the clients' generators.", source="FedKF Sec. VI-A"
     )
     noise_dim: int = integer(
         100,
@@ -120,14 +114,8 @@ class Config(Readout):
         doc="First round with distillation; before it a client trains on its data alone.",
         source="FedKF code",
     )
-    kd_temperature: float = real(
-        1.0,
-        low=0.1,
-        high=100.0,
-        log=True,
-        symbol="T",
-        doc="Temperature of both softmaxes in L_KL.",
-        source="FedKF code",
+    kd_temperature: float = temperature(
+        1.0, symbol="T", doc="Temperature of both softmaxes in L_KL.", source="FedKF code"
     )
     kl_direction: str = choice(
         "teacher_first", ("teacher_first", "literal"), doc="Position of the teacher in L_KL.", source="FedKF Eq. 6"

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -45,6 +45,7 @@ from trainables.building_blocks import distillation_bases
 from trainables.building_blocks.generator_aggregation import GeneratorAggregation, aggregate, draw_noise, gd_loss, ramp
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.painting import feature_painters
+from trainables.building_blocks.parameter_kinds import temperature
 from trainables.building_blocks.split_model import body_of, feature_generator, head_of, initial_generator
 from trainables.federation import ClientData, Federation
 from trainables.kernels.optimisers import Adam
@@ -59,64 +60,29 @@ from trainables.wire import ClientResult, Params, Payload, Upload
 _GD_SAMPLES = 256
 
 
+def _weight(symbol: str, doc: str, source: str) -> Any:
+    """A weight λ of a part of a loss, beside the part with weight 1."""
+    return real(1.0, low=0.0, high=10.0, symbol=symbol, doc=doc, source=source, tune=(0.0, 2.0))
+
+
 @dataclass(frozen=True)
 class Config(distillation_bases.LabelCounting, GeneratorAggregation):
     """FedMD-CG's loss weights, ramp and diversity."""
 
-    lambda1: float = real(
-        1.0,
-        low=0.0,
-        high=10.0,
-        symbol="λ₁",
-        doc="Weight of the classifier's cross-entropy on the global generator's features.",
-        source="FedMD-CG Eq. 4",
-        tune=(0.0, 2.0),
+    lambda1: float = _weight(
+        "λ₁", "Weight of the classifier's cross-entropy on the global generator's features.", "FedMD-CG Eq. 4"
     )
-    lambda2: float = real(
-        1.0,
-        low=0.0,
-        high=10.0,
-        symbol="λ₂",
-        doc="Weight of the extractor's squared distance to the global generator's features.",
-        source="FedMD-CG Eq. 4",
-        tune=(0.0, 2.0),
+    lambda2: float = _weight(
+        "λ₂", "Weight of the extractor's squared distance to the global generator's features.", "FedMD-CG Eq. 4"
     )
-    lambda3: float = real(
-        1.0,
-        low=0.0,
-        high=10.0,
-        symbol="λ₃",
-        doc="Weight of the local model's distillation from the global generator's features.",
-        source="FedMD-CG Eq. 4",
-        tune=(0.0, 2.0),
+    lambda3: float = _weight(
+        "λ₃", "Weight of the local model's distillation from the global generator's features.", "FedMD-CG Eq. 4"
     )
-    lambda4: float = real(
-        1.0,
-        low=0.0,
-        high=10.0,
-        symbol="λ₄",
-        doc="Weight of the local generator's squared distance to the extractor's features.",
-        source="FedMD-CG Eq. 9",
-        tune=(0.0, 2.0),
+    lambda4: float = _weight(
+        "λ₄", "Weight of the local generator's squared distance to the extractor's features.", "FedMD-CG Eq. 9"
     )
-    lambda5: float = real(
-        1.0,
-        low=0.0,
-        high=10.0,
-        symbol="λ₅",
-        doc="Weight of the cross-entropy on the local generator's features.",
-        source="FedMD-CG Eq. 9",
-        tune=(0.0, 2.0),
-    )
-    lambda6: float = real(
-        1.0,
-        low=0.0,
-        high=10.0,
-        symbol="λ₆",
-        doc="Weight of the local generator's diversity loss.",
-        source="FedMD-CG Eq. 9",
-        tune=(0.0, 2.0),
-    )
+    lambda5: float = _weight("λ₅", "Weight of the cross-entropy on the local generator's features.", "FedMD-CG Eq. 9")
+    lambda6: float = _weight("λ₆", "Weight of the local generator's diversity loss.", "FedMD-CG Eq. 9")
     ramp_power: float = real(
         1.0,
         low=0.0,
@@ -148,11 +114,8 @@ class Config(distillation_bases.LabelCounting, GeneratorAggregation):
         doc="L1 distance of one-hot labels in div2: mean over classes, or the paper's sum.",
         source="FedMD-CG Eq. 8",
     )
-    kd_temperature_client: float = real(
+    kd_temperature_client: float = temperature(
         10.0,
-        low=0.1,
-        high=100.0,
-        log=True,
         symbol="T_c",
         doc="Temperature of the KL of stage 1; stage 2 uses 1.",
         source="FedMD-CG code",

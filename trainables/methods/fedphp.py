@@ -35,6 +35,7 @@ from torch.func import functional_call
 
 from search_spaces.parameter import choice, real
 from trainables.building_blocks.losses import kd_kl
+from trainables.building_blocks.parameter_kinds import temperature
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, LocalTraining, Objective
 from trainables.method import Limit, Method
@@ -76,14 +77,8 @@ class Config(LocalTraining):
         source="FedPHP Sec. 3; FedPHP code",
         tune=True,
     )
-    kd_temperature: float = real(
-        4.0,
-        low=0.1,
-        high=100.0,
-        log=True,
-        symbol="T_h",
-        doc="Temperature of the private model's soft labels.",
-        source="FedPHP code",
+    kd_temperature: float = temperature(
+        4.0, symbol="T_h", doc="Temperature of the private model's soft labels.", source="FedPHP code"
     )
 
 

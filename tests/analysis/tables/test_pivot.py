@@ -193,19 +193,6 @@ def test_less_is_better_where_the_metric_says_so(root: Path) -> None:
     ]
 
 
-def test_latex(root: Path) -> None:
-    table = pivot(cells(load_runs(root / "crossed")), "global_accuracy")
-    text = table.printed().latex()
-    lines = text.splitlines()
-    assert r"\begin{tabular}{lcccccc}" in lines and lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
-    assert r" & \multicolumn{3}{c}{digits} & \multicolumn{3}{c}{svhn} \\" in lines
-    assert r"\cmidrule(lr){2-4}\cmidrule(lr){5-7}" in lines
-    head = r"method & $\omega$ = 10 & $\omega$ = 1 & $\omega$ = 0.1 & $\omega$ = 10 & $\omega$ = 1 & $\omega$ = 0.1 \\"
-    assert head in lines
-    body = lines[lines.index(r"\midrule") + 1]
-    assert body.count("&") == 6 and body.count(r"\textbf{") == 6 and r"$\pm$" in body
-
-
 def test_markdown_html_and_csv_have_the_same_cells(root: Path) -> None:
     table = pivot(cells(load_runs([root / "fairness", root / "weaker"])), "global_accuracy")
     mean, std = varied.mean_std(values(root, "weaker", 0 if table.entries["fedavg", (10.0,)].trial == 0 else 3))

@@ -6,13 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from analysis.pivots import pivots
 from analysis.report.table_picture import BROAD, text_table_picture
 from analysis.tables.pivot import Pivot, printed
 from analysis.tables.text_table import EMPTY, TextCell, TextTable
-from fedtune.cli import app
 from search_spaces.errors import UserError
 from tests.analysis import varied
 
@@ -82,17 +80,6 @@ def test_what_is_down_is_not_across(tables: list[Pivot]) -> None:
 def test_labels_that_are_not_there(tables: list[Pivot]) -> None:
     with pytest.raises(UserError, match=r"Unknown label of rows 'omga' \(--down\)"):
         printed(tables, ("omga",))
-
-
-def test_the_command_writes_one_table_of_several_metrics(root: Path, tmp_path: Path) -> None:
-    words = ["pivot", str(root / "crossed"), "--metric", "amp", "--metric", "fm", "--down", "method"]
-    for kind in ("md", "tex", "html", "csv"):
-        done = CliRunner().invoke(app, ["figure", *words, "-o", str(tmp_path / f"t.{kind}")])
-        assert done.exit_code == 0, done.output
-    assert "digits, ω = 10, AMP \\[%\\] | digits, ω = 10, FM" in (tmp_path / "t.md").read_text()
-    assert (tmp_path / "t.html").read_text().count('class="pivot"') == 1
-    assert (tmp_path / "t.tex").read_text().count(r"\begin{tabular}") == 1
-    assert len((tmp_path / "t.csv").read_text().splitlines()) == 1 + 12
 
 
 def test_a_picture_has_every_text_and_brackets_below_where_it_would_be_broad(root: Path) -> None:
