@@ -57,6 +57,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 ON_BRIGHT, ON_DARK = "#000000", "#fefefe"
 #: For values: perceptually even, readable without red and green.
 SEQUENTIAL = "Viridis"
+#: For how unsure something is, in other colours than values.
+UNSURE = "Cividis"
 
 #: How a trial ended: colour, symbol, words.
 OUTCOMES: dict[str, tuple[str, str, str]] = {
@@ -273,12 +275,27 @@ def colour_ends(low: float, high: float) -> tuple[float, float]:
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
-def colour_axis(figure: go.Figure, panel: int, low: float, high: float) -> None:
+def star(x: Sequence[Any], y: Sequence[Any], panel: int) -> go.Scatter:
+    """The star of the chosen trial, on a map."""
+    import plotly.graph_objects as go
+
+    return go.Scatter(
+        x=x,
+        y=y,
+        marker={"symbol": "star", "size": 17, "color": ORANGE, "line": {"width": 1.5, "color": ON_DARK}},
+        hoverinfo="skip",
+        mode="markers",
+        showlegend=False,
+        **axes(panel),
+    )
+
+
+def colour_axis(figure: go.Figure, panel: int, low: float, high: float, scale: str = SEQUENTIAL) -> None:
     """The colour scale of panel 1, 2, … from `low` to `high`, with a slim bar beside it."""
     figure.update_layout(
         {
             f"coloraxis{'' if panel == 1 else panel}": {
-                "colorscale": SEQUENTIAL,
+                "colorscale": scale,
                 "cmin": low,
                 "cmax": high,
                 "colorbar": {

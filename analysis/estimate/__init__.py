@@ -2,12 +2,14 @@
 
 from analysis.estimate.unseen import Unseen, unseen, unseen_sentence
 from analysis.estimate.winner import Estimate, Standing, configuration, estimate, missed_target, standing
-from analysis.estimate.words import sentences
+from analysis.estimate.words import apart, between, sentences, verdict
 
 __all__ = [
     "Estimate",
     "Standing",
     "Unseen",
+    "apart",
+    "between",
     "configuration",
     "estimate",
     "missed_target",
@@ -15,4 +17,5 @@ __all__ = [
     "standing",
     "unseen",
     "unseen_sentence",
+    "verdict",
 ]

@@ -12,6 +12,30 @@ NAMED = 8
 MANY = 1000
 
 
+def verdict(found: Estimate, shown: Callable[[float], str]) -> str | None:
+    """Whether the search gained anything over the paper's values, in one line; None where it had nothing to compare."""
+    if found.gain is None or found.gain_low is None or found.gain_high is None or found.configurations < 2:
+        return None
+    if found.paper == found.trial:
+        return "No better than the paper's values: the winner has them"
+    gained = f"{apart(shown, found.gain)}, {100 * found.level:.0f} % interval " + between(
+        shown, found.gain_low, found.gain_high
+    )
+    if found.gain_low > 0:
+        return f"Better than the paper's values by {gained}"
+    return f"No better than the paper's values, as far as can be told: {gained}"
+
+
+def apart(shown: Callable[[float], str], difference: float) -> str:
+    """A difference of two values: `4.10 points` of what is shown in per cent."""
+    return shown(difference).replace(" %", " points")
+
+
+def between(shown: Callable[[float], str], low: float, high: float) -> str:
+    """An interval of differences: `1.90 to 6.20`, with the unit where it is no per cent."""
+    return " to ".join(shown(bound).removesuffix(" %") for bound in (low, high))
+
+
 def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     """What a reader must know of a winner; `shown` writes a value of the metric.
 
@@ -67,8 +91,8 @@ def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[s
     if found.paper == found.trial:
         return ["The winner has the paper's values: no other configuration is estimated to be better."]
     how = (
-        f"by an estimated {shown(found.gain)}, {100 * found.level:.0f} % interval {shown(found.gain_low)} to "
-        f"{shown(found.gain_high)}."
+        f"by an estimated {apart(shown, found.gain)}, {100 * found.level:.0f} % interval "
+        f"{between(shown, found.gain_low, found.gain_high)}."
     )
     if found.gain_low > 0:
         return [f"The winner is better than the paper's values (trial {found.paper}) {how}"]

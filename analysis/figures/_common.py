@@ -136,10 +136,28 @@ def legend_once(figure: go.Figure) -> None:
             seen.add(trace.legendgroup)
 
 
-def two_keys(run: Run) -> tuple[str, str, str]:
-    """The two searched parameters to draw, and a sentence on how they were chosen (empty where there are only two)."""
-    keys = [k for k in run.keys if len({t.params.get(k) for t in run.frozen if k in t.params}) > 1] or list(run.keys)
-    keys += [k for k in run.keys if k not in keys]
+def plain(values: pd.Series) -> list[Any]:
+    """The values as Plotly reads them: options and flags as text."""
+    return [shown(v) if isinstance(v, (bool, str)) else v for v in values.tolist()]
+
+
+def searched_axis(labels: Labels, key: str, values: pd.Series) -> dict[str, Any]:
+    """An axis over all that was searched, so that unexplored corners show."""
+    if not labels.numeric(key):
+        return options_axis(labels.options(key))
+    low, high = labels.bounds(key) or (float(values.min()), float(values.max()))
+    log = labels.log(key)
+    ends = np.log10([low, high]) if log else np.array([low, high])
+    pad = 0.04 * float(ends[1] - ends[0]) or 0.5
+    return (style.log_axis(low, high) if log else {}) | {"range": [float(ends[0]) - pad, float(ends[1]) + pad]}
+
+
+def two_keys(run: Run, among: Sequence[str] | None = None) -> tuple[str, str, str]:
+    """The two searched parameters to draw, of these or of all, and a sentence on how they were chosen (empty where
+    there are only two)."""
+    given = list(run.keys if among is None else among)
+    keys = [k for k in given if len({t.params.get(k) for t in run.frozen if k in t.params}) > 1] or list(given)
+    keys += [k for k in given if k not in keys]
     if len(keys) <= 2:
         return keys[0], keys[-1], ""
     ranked = [k for k in run.importances[0] if k in keys]

@@ -14,14 +14,14 @@ from analysis import style
 from analysis.estimate import configuration
 from analysis.figure import Figure
 from analysis.figures._common import metric_rows, two_keys
-from analysis.figures._heatmap_panel import MARKS, PLANNED, HeatmapPanel, draw_cells, draw_surface
+from analysis.figures._heatmap_panel import MARKS, PLANNED, HeatmapPanel, draw_cells, draw_dots
 from analysis.labels import Labels
 from analysis.runs import Run
+from search_spaces.metrics import twin
 from search_spaces.parameter import Value
 
-#: `grid` where trials lie on a lattice, `surface` where numbers were sampled freely, `points` where that cannot be
-#: interpolated.
-Mode = Literal["grid", "surface", "points"]
+#: `grid` where trials lie on a lattice, `points` where values were sampled freely.
+Mode = Literal["grid", "points"]
 
 
 @dataclass(frozen=True)
@@ -143,21 +143,17 @@ def _mode(table: pd.DataFrame, run: Run, x: str, y: str) -> Mode:
         return "grid"
     if not numeric and cells <= 400 and len(points) >= cells / 2:
         return "grid"
-    return "points" if not numeric or len(points) < 4 or across < 2 or down < 2 else "surface"
+    return "points"
 
 
 def _note(table: pd.DataFrame, mode: Mode) -> str:
     note = ""
     if mode == "grid" and _completed(table).groupby(["x", "y", "metric"]).size().max() > 1:
         note += " A cell holds the mean of its trials."
-    if mode == "surface":
-        note += (
-            " The surface is interpolated linearly between completed trials (dots): between dots nothing was measured."
-        )
     if (table["state"] == "PRUNED").any() and mode == "grid":
         note += " Cells of trials stopped early stay empty: their last value is from an earlier round."
     elif (table["state"] == "PRUNED").any():
-        note += " Trials stopped early are marked × and take no part in it: their last value is from an earlier round."
+        note += " Trials stopped early are marked ×: their last value is from an earlier round."
     return note
 
 
@@ -170,11 +166,10 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         titles.append(labels.metric(name, split=True) + (" · selected on" if name in labels.selected else ""))
         if drawing.noise is not None and name in labels.selected:
             titles[-1] += f" · one seed: ± {drawing.noise * labels.scale(name):.2g}"
-        panel = HeatmapPanel(n, part.assign(value=part["value"] * labels.scale(name)), labels, x, y, drawing.planned)
+        scaled = part.assign(value=part["value"] * labels.scale(name))
+        panel = HeatmapPanel(n, scaled, labels, x, y, drawing.planned, _ends(drawing.table, name, labels.scale(name)))
         style.colour_axis(figure, n, *panel.ends)
-        kinds = (
-            draw_cells(figure, panel) if mode == "grid" else draw_surface(figure, panel, interpolated=mode == "surface")
-        )
+        kinds = draw_cells(figure, panel) if mode == "grid" else draw_dots(figure, panel)
         quiet = {"showgrid": False}
         style.title_axes(
             figure, n, labels.heading(x), labels.heading(y), xaxis=quiet | kinds[0], yaxis=quiet | kinds[1]
@@ -183,11 +178,18 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     return style.panels(figure, titles, columns=drawing.columns, height=height, bars=True, note=drawing.note)
 
 
+def _ends(table: pd.DataFrame, metric: str, scale: float) -> tuple[float, float]:
+    """Where the colours of a metric begin and end, as displayed: on validation and on test data they are the same."""
+    same = table["metric"].isin([metric, twin(metric)])
+    values = _completed(table[same])["value"] * scale
+    return style.colour_ends(float(values.min()), float(values.max()))
+
+
 FIGURE = Figure(
     title="Two parameters against accuracy",
     read=(
-        "Brighter is a larger value within a panel; each panel has its own scale, and what one seed alone changes "
-        "stands in the title of the panel that was selected on.",
+        "Brighter is a larger value; a metric has the same scale on validation and on test data, and what one seed "
+        "alone changes stands in the title of the panel that was selected on.",
         "The configuration that was chosen carries the orange frame or star, in every panel.",
     ),
     needs=needs,

@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import most_important, options_axis
-from analysis.labels import Labels, shown
+from analysis.figures._common import most_important, options_axis, plain
+from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import twin
 
@@ -69,7 +69,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         best = part[part["best"]]
         if not best.empty:
             figure.add_trace(_chosen(best, panel))
-        xaxis = {"showgrid": False} | _axis(_plain(part["x"]), key, labels)
+        xaxis = {"showgrid": False} | _axis(plain(part["x"]), key, labels)
         style.title_axes(figure, panel, "", title if panel == 1 else "", xaxis=xaxis)
     titles = [labels.heading(key) for key in drawing.keys]
     return style.panels(figure, titles, columns=2, height=240, gap=76, legend=3, below=34, note=drawing.note)
@@ -83,7 +83,7 @@ def _dots(part: pd.DataFrame, panel: int, drawing: Drawing, labels: Labels) -> l
     dense = len(part) > 300
     return [
         go.Scatter(
-            x=_plain(part["x"]),
+            x=plain(part["x"]),
             y=part[column],
             mode="markers",
             name=name,
@@ -106,7 +106,7 @@ def _dots(part: pd.DataFrame, panel: int, drawing: Drawing, labels: Labels) -> l
 def _chosen(best: pd.DataFrame, panel: int) -> go.Scatter:
     """The star of the chosen trial."""
     return go.Scatter(
-        x=_plain(best["x"]),
+        x=plain(best["x"]),
         y=best["value"],
         mode="markers",
         name="chosen",
@@ -122,11 +122,6 @@ def _axis(values: Sequence[Any], key: str, labels: Labels) -> dict[str, Any]:
     if not labels.numeric(key):
         return options_axis(labels.options(key))
     return style.log_axis(min(values), max(values)) if labels.log(key) else {}
-
-
-def _plain(values: pd.Series) -> list[Any]:
-    """The values as Plotly reads them: options and flags as text."""
-    return [shown(v) if isinstance(v, (bool, str)) else v for v in values]
 
 
 FIGURE = Figure(

@@ -90,15 +90,16 @@ class Page:
 
     def figure(self, anchor: str, title: str, figure: go.Figure, read: Sequence[str], link: str = "") -> None:
         """A figure's card with the sentences on how to read it."""
+        self.card(anchor, title, self.drawn(anchor, title, figure, read), link)
+
+    def drawn(self, anchor: str, title: str, figure: go.Figure, read: Sequence[str]) -> str:
+        """The same without its card, as HTML."""
         note, wider = self._keep(anchor, figure)
         caption = " ".join(escape(s) for s in read) + (f' <span class="note">{escape(note)}</span>' if note else "")
-        self.card(
-            anchor,
-            title,
+        return (
             f'<figure{wider}><div class="plot" data-figure="{escape(anchor)}" role="img" aria-label="{escape(title)}: '
             f'{escape(" ".join(read))}"></div>'
-            f"<figcaption>{caption}</figcaption></figure>",
-            link,
+            f"<figcaption>{caption}</figcaption></figure>"
         )
 
     def figures_of(

@@ -21,6 +21,8 @@ from analysis.stats import summarise
 from analysis.tables.table import Column, Table
 from search_spaces import run_folder, shell
 
+#: Of so many parameters a reader asks first which of them matter.
+MANY_PARAMETERS = 16
 #: A figure that is drawn for each condition by itself is drawn for so many at most.
 CONDITIONS = 6
 
@@ -138,7 +140,10 @@ def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object
     known = {n: f for n, f in figures().items() if not f.many}
     asked = [n for n in run.space.get("figures") or [] if n in known]
     skipped = []
-    for name in dict.fromkeys([*asked, *known]):
+    first = ["importance"] if len(run.keys) >= MANY_PARAMETERS else []
+    for name in dict.fromkeys([*first, *asked, *known]):
+        if f"{prefix}{name}" in page.figures:
+            continue  # the first card has it
         figure = known[name]
         tell(f"drawing {figure.title}")
         if run.crossed and not figure.across:

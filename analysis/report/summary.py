@@ -103,29 +103,26 @@ def _html(fact: Fact) -> str:
 
 
 def _results(run: Run, labels: Labels) -> list[Fact]:
-    """What was selected on, the same on test data, and the local accuracy, of the trials that stand for the run."""
-    if run.best is None:
+    """What was measured on test data, and the local accuracy, of a final run's trials. Of a search the first card and
+    that of its best configuration say it."""
+    if run.best is None or run.kind != "run":
         return []
-    final = run.kind == "run"
     found = []
     for metric in run.metrics:
         for name in dict.fromkeys([metric, twin(metric)]):
             values = run.over_seeds(name)
-            if (final and name.startswith("val_")) or not (name == metric or values):
+            if name.startswith("val_") or not (name == metric or values):
                 continue
             text = (
                 spread(labels, name, values)
                 if values
                 else labels.shown(name, run.trials.set_index("number")["value"].get(run.best))
             )
-            small = f"{trials_named(run)}, " + ("selected on" if name == metric else "only reported")
-            found.append(
-                _result(labels, name, text, f"{len(values)} fresh seeds" if final else small, final or name == metric)
-            )
+            found.append(_result(labels, name, text, f"{len(values)} fresh seeds", True))
     local = run.over_seeds("local_accuracy")
     if local and not {"local_accuracy", "val_local_accuracy"} & set(run.metrics):
-        small = f"{len(local)} fresh seeds" if final else f"{trials_named(run)}, only reported"
-        found.append(_result(labels, "local_accuracy", spread(labels, "local_accuracy", local), small, False))
+        text = spread(labels, "local_accuracy", local)
+        found.append(_result(labels, "local_accuracy", text, f"{len(local)} fresh seeds", False))
     return found
 
 

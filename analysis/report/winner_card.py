@@ -9,7 +9,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from analysis.estimate import Estimate, sentences, unseen, unseen_sentence
+from analysis.estimate import Estimate, apart, between, sentences, unseen, unseen_sentence, verdict
+from analysis.figures.surface import FIGURE as SURFACE
 from analysis.labels import Labels, number
 from analysis.next_commands import BASELINES, baseline, run_command, same_problem
 from analysis.report.anonymous import AnonymousRun
@@ -17,7 +18,7 @@ from analysis.report.anonymous import anonymous as without_names
 from analysis.report.page import Page, command, escape
 from analysis.report.summary import spread, trials_named
 from analysis.runs import Run
-from analysis.runs.final_runs import FinalRun, final_runs
+from analysis.runs.final_runs import FinalRun, final_runs, fresh_gain
 from analysis.stats import summarise
 from search_spaces.metrics import twin
 from search_spaces.shell import join, quote
@@ -36,22 +37,59 @@ def winner_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     if run.kind == "run" or run.best is None:
         return
     finals = final_runs(run)
-    head = f'<p class="winner">{_configuration(run, labels)}</p>{_value(run, labels)}'
     rows = [
         ("How sure that is", [*_sure(run, labels), *_ties(run, labels)]),
         ("On fresh seeds", fresh(run, labels, finals) or [NOT_TRIED]),
         ("Stopped early", [*stops(run), *stops_cost(run)]),
     ]
-    inner = head + told(rows, next_step(run, finals))
-    title = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run)}"
-    page.card(f"{prefix}answer", title, inner, "Answer" if not prefix else "")
+    who = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run)}"
+    title = fresh_verdict(run, labels, finals) or _verdict(run, labels)
+    chips = f"<b>{escape(who)}</b> " * (title is not None) + _configuration(run, labels)
+    inner = f'<p class="winner">{chips}</p>{_value(run, labels)}{_surface(page, run, prefix)}'
+    inner += told([], next_step(run, finals))
+    inner += f"<details><summary>Why, and how sure that is</summary>{told(rows)}</details>"
+    page.card(f"{prefix}answer", title or who, inner, "Answer" if not prefix else "")
 
 
-def told(rows: Sequence[tuple[str, Sequence[str]]], step: tuple[str, str]) -> str:
+def told(rows: Sequence[tuple[str, Sequence[str]]], step: tuple[str, str] | None = None) -> str:
     """What there is to say, by its heading, and the next command with its reason."""
     shown = "".join(f"<dt>{title}</dt><dd>{_paragraphs(lines)}</dd>" for title, lines in rows if lines)
-    line, why = step
-    return f'<dl class="told">{shown}<dt>Next</dt><dd><p>{escape(why)}</p>{command(line)}</dd></dl>'
+    if step is not None:
+        line, why = step
+        shown += f"<dt>Next</dt><dd><p>{escape(why)}</p>{command(line)}</dd>"
+    return f'<dl class="told">{shown}</dl>'
+
+
+def _verdict(run: Run, labels: Labels) -> str | None:
+    """Whether the search gained anything over the paper's values, by its own model."""
+    return None if run.estimate is None else verdict(run.estimate, lambda value: labels.shown(run.metrics[0], value))
+
+
+def fresh_verdict(run: Run, labels: Labels, finals: Sequence[FinalRun]) -> str | None:
+    """Whether it gained anything on fresh seeds, in one line; None where the paper's values have not been trained on
+    those of the winner."""
+    measured = fresh_gain(run, finals)
+    if measured is None:
+        return None
+    found, metric = measured
+
+    def shown(value: float) -> str:
+        return labels.shown(metric, value)
+
+    p = "" if math.isnan(found.t_p) else f", p = {found.t_p:.2g}"
+    gained = f"{apart(shown, found.difference)} on {found.n} fresh seeds, 95 % interval "
+    gained += f"{between(shown, found.low, found.high)}{p}"
+    if found.low > 0:
+        return f"Better than the paper's values by {gained}"
+    return f"No better than the paper's values, as far as can be told: {gained}"
+
+
+def _surface(page: Page, run: Run, prefix: str) -> str:
+    """The picture of what the search knows of its space, where it can be drawn."""
+    if not SURFACE.drawable(run):
+        return ""
+    drawn = SURFACE.draw([run], Labels.of([run]))
+    return page.drawn(f"{prefix}surface", SURFACE.title, drawn, SURFACE.read)
 
 
 def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
@@ -63,6 +101,11 @@ def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
         return (
             run_command(run.shown),
             "A search flatters its winner. Final numbers come from seeds that it never saw.",
+        )
+    if run.paper not in (None, run.best, *(final.trial for final in finals)) and len(run.metrics) == 1:
+        return (
+            _paper_beside(run, mine[0].run),
+            "The winner has been trained on fresh seeds. The paper's values on the same seeds say what was gained.",
         )
     # A neighbour is read as it is; on a page without names it has none either.
     final = without_names(mine[0].run) if isinstance(run, AnonymousRun) else mine[0].run
@@ -76,6 +119,17 @@ def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:
         "The winner has been trained on fresh seeds. Beside another method on the same problem and seeds it can be "
         "argued about.",
     )
+
+
+def _paper_beside(run: Run, final: Run) -> str:
+    """Trains the paper's values on the seeds of the winner's final run, and makes the report anew."""
+    asked = final.experiment
+    file = f"{run.name}-paper"
+    words = ["fedtune", "run", f"{file}.yaml", "--seeds", str(len(final.chosen))]
+    words += ["--seed", str(asked["seed"])] if asked.get("seed") else []
+    words += ["--name", os.path.join(os.path.dirname(run.shown), file)]
+    export = ["fedtune", "export", run.shown, "--trial", str(run.paper), "-o", f"{file}.yaml"]
+    return " && ".join(map(join, (export, words, ["fedtune", "report", run.shown])))
 
 
 def _beside(final: Run) -> str:

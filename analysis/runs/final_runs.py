@@ -6,12 +6,13 @@ the trial. A folder that is called like the search and holds another one's trial
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from analysis.runs.run import Run
 from analysis.runs.run_directory import load_run
+from analysis.stats import Paired, paired
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import read_text
@@ -48,6 +49,22 @@ def final_runs(search: Run) -> list[FinalRun]:
         if run.kind == "run" and run.chosen and trial is not None:
             found.append(FinalRun(run, trial))
     return found
+
+
+def fresh_gain(search: Run, finals: Sequence[FinalRun]) -> tuple[Paired, str] | None:
+    """By how much the winner is better than the paper's values on the fresh seeds that both were trained on, and the
+    metric of that, on test data; positive is better. None where one of the two has not been trained, and where they
+    are one."""
+    by_trial = {final.trial: final for final in reversed(finals)}
+    if search.best is None or search.paper is None or search.paper == search.best or len(search.metrics) != 1:
+        return None
+    if not {search.best, search.paper} <= by_trial.keys():
+        return None
+    metric = search.metrics[0].removeprefix("val_")
+    paper, winner = (by_trial[number].over_seeds(metric) for number in (search.paper, search.best))
+    sign = 1.0 if search.maximise else -1.0
+    found = paired({s: sign * v for s, v in paper.items()}, {s: sign * v for s, v in winner.items()})
+    return (found, metric) if found.n > 1 else None
 
 
 def _trial(search: Run, experiment: Mapping[str, Any]) -> int | None:

@@ -283,7 +283,7 @@ class Run:
         keep them may win, or, where none does, the one that misses them least."""
         if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
             return None
-        found = standing(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed)
+        found = self.believed(())
         if found is None or not self.requirements:
             return found
         missed = {number: self.missed(number) for number in found.ranked}
@@ -292,6 +292,10 @@ class Run:
         allowed = {number for number in missed if missed[number] == 0} or {first}
         seeds = [seeds if number in allowed else 0 for number, seeds in zip(found.numbers, found.seeds, strict=True)]
         return dataclasses.replace(found, seeds=tuple(seeds))
+
+    def believed(self, candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Standing | None:
+        """What the trials say, also of `candidates` (`analysis.estimate.standing`); requirements are no part of it."""
+        return standing(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed, candidates)
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -337,8 +341,12 @@ class Run:
         if self.standing is None:
             return None
         ends = (0.0, 1.0) if self.metrics[0] in SHARES else (-math.inf, math.inf)
-        paper = (trial.number for trial in self.frozen if self.origin(trial) == run_folder.PAPER)
-        return estimate(self.standing, ends=ends, fresh=fresh, paper=next(paper, None))
+        return estimate(self.standing, ends=ends, fresh=fresh, paper=self.paper)
+
+    @cached_property
+    def paper(self) -> int | None:
+        """The trial that has the paper's values, where there is one."""
+        return next((trial.number for trial in self.frozen if self.origin(trial) == run_folder.PAPER), None)
 
     @cached_property
     def ranked(self) -> Sequence[int]:

@@ -14,6 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
+from analysis.estimate import standing
 from analysis.figures import (
     curves,
     figures,
@@ -24,6 +25,7 @@ from analysis.figures import (
     parallel,
     partition,
     slices,
+    surface,
     traffic,
 )
 from analysis.labels import Labels
@@ -145,20 +147,23 @@ def test_cells_that_cannot_be_told_from_the_best_are_hatched(loaded: dict[str, R
             assert not ((abs(x) < 0.35) & (abs(y) < 0.19)).any(), "no line runs through a number"
 
 
-def test_free_samples_give_a_surface_that_says_it_is_interpolated(loaded: dict[str, Run]) -> None:
+def test_free_samples_are_dots_and_a_metric_has_one_scale(loaded: dict[str, Run]) -> None:
+    """Validation and test data of a metric share their colours, and global and local accuracy do not."""
     run = loaded["tpe"]
     drawing = heatmap.data([run])
-    assert drawing.mode == "surface" and "interpolated" in drawing.note and "stopped early" in drawing.note
+    assert drawing.mode == "points" and "stopped early" in drawing.note
     picture = heatmap.plot(drawing, Labels.of([run]))
-    surface = next(t for t in picture.data if isinstance(t, go.Contour))
     points = [
         t for t in picture.data if isinstance(t, go.Scatter) and t.mode == "markers" and t.marker.coloraxis is not None
     ]
     done = run.trials[run.trials["state"] == "COMPLETE"]
     assert sorted(points[0].x) == sorted(done["alpha"])
-    # Nothing is claimed outside of what was sampled, and nothing beyond what was measured.
-    assert np.isnan(np.asarray(surface.z, dtype=float)).any()
-    assert np.nanmax(np.asarray(surface.z, dtype=float)) <= 100 * done["value"].max() + 1e-9
+    assert not any(isinstance(t, go.Contour) for t in picture.data), "nothing is claimed between noisy dots"
+    scales = [picture.layout[f"coloraxis{n}"] for n in ("", "2", "3", "4")]
+    ends = [(scale.cmin, scale.cmax) for scale in scales]
+    both = run.finals.loc[done["number"], ["val_global_accuracy", "global_accuracy"]]
+    assert ends[0] == ends[2] == pytest.approx((100 * both.min().min(), 100 * both.max().max()))
+    assert ends[1] == ends[3] != ends[0]
 
 
 def test_with_more_than_two_parameters_the_two_most_important_are_drawn(loaded: dict[str, Run]) -> None:
@@ -168,11 +173,48 @@ def test_with_more_than_two_parameters_the_two_most_important_are_drawn(loaded: 
     assert {drawing.x, drawing.y} == set(shares[:2]) and "most important" in drawing.note
 
 
-def test_a_choice_and_points_on_one_line_are_drawn_without_a_surface(tmp_path: Path) -> None:
+def test_the_surface_is_what_the_model_says_at_each_place(loaded: dict[str, Run]) -> None:
+    """One place by itself, asked of the estimate's model with its values written out: so no axis is taken for the
+    other, and what is on no axis has the winner's values."""
+    run = loaded["wide"]
+    assert run.best is not None
+    drawing = surface.data([run])
+    picture = surface.plot(drawing, Labels.of([run]))
+    mean, std = (t for t in picture.data if isinstance(t, go.Contour))
+    assert drawing.y is not None
+    x, y = mean.x[5], mean.y[20]
+    winner = run.trial(run.best)
+    values = {**winner.params, drawing.x: x, drawing.y: y}
+    found = standing(run.frozen, 1.0, run._by_seed, [(values, winner.distributions)])
+    assert found is not None
+    (place,) = found.candidates
+    assert mean.z[20][5] == pytest.approx(100 * found.belief.mean[place])
+    able = [i for i, seeds in enumerate(found.seeds) if seeds]
+    assert std.z[20][5] == pytest.approx(100 * np.sqrt(found.belief.beside(able)[place]))
+    assert np.ptp(mean.z, axis=0).max() > 0 and np.ptp(mean.z, axis=1).max() > 0
+    named = [f"{key} = " for key in run.keys if key not in (drawing.x, drawing.y)]
+    assert all(one in drawing.note for one in named)
+
+
+@pytest.mark.parametrize(("keys", "kind"), [(("alpha", "merge_op"), go.Heatmap), (("lr",), go.Scatter)])
+def test_a_surface_of_a_choice_has_cells_and_of_one_parameter_is_a_line(
+    keys: tuple[str, ...], kind: type, tmp_path: Path
+) -> None:
+    run = load_run(synthetic.write(tmp_path / "other", keys=keys, trials=12))
+    assert surface.needs([run]) is None
+    picture = surface.plot(surface.data([run]), Labels.of([run]))
+    (first, *_) = (t for t in picture.data if isinstance(t, kind))
+    if kind is go.Heatmap:
+        assert picture.layout.yaxis.type == "category" and list(first.y) == ["mul", "add", "cat"]
+    else:
+        assert picture.layout.xaxis.type == "log" and len(picture.layout.annotations) == 1
+
+
+def test_a_choice_is_drawn_on_an_axis_of_options(tmp_path: Path) -> None:
     mixed = load_run(synthetic.write(tmp_path / "mixed", keys=("alpha", "merge_op"), trials=12))
     assert heatmap.data([mixed]).mode == "points"
     picture = heatmap.plot(heatmap.data([mixed]), Labels.of([mixed]))
-    assert picture.layout.yaxis.type == "category" and not any(isinstance(t, go.Contour) for t in picture.data)
+    assert picture.layout.yaxis.type == "category"
 
 
 def test_curves_always_hold_the_best_trial_and_stay_few(

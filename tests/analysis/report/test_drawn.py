@@ -30,6 +30,11 @@ MEASURE = r"""
     const box = div.getBoundingClientRect(), name = div.dataset.figure;
     const texts = [...div.querySelectorAll(".main-svg text")].filter(isText);
     const boxes = texts.map((t) => [t.textContent.trim(), t.getBoundingClientRect()]);
+    const paper = document.documentElement.classList.contains("paper");
+    for (const t of texts) {
+      const size = parseFloat(getComputedStyle(t).fontSize);
+      if (!paper && size < 11) found.push(`${name}: "${t.textContent.trim()}" has ${size} px`);
+    }
     for (const [text, r] of boxes) {
       const beside = r.left < box.left - 2 || r.right > box.right + 2;
       if (beside || r.top < box.top - 2 || r.bottom > box.bottom + 2)

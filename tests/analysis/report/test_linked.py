@@ -166,7 +166,7 @@ class TestInABrowser:
         assert browser.value("document.activeElement.dataset.figure") == figure, "the focus is where it was"
 
     def test_figures_are_reached_by_the_tabulator_in_the_order_of_the_page(self, browser: Shown) -> None:
-        browser.value("document.querySelector('[data-figure=heatmap]').focus()")
+        browser.value("document.querySelector('[data-figure=surface]').focus()")
         there = browser.value("[...document.querySelectorAll('.plot[role=slider]')].map((div) => div.dataset.figure)")
         found: list[str] = []
         for _ in range(40 * len(there)):
@@ -176,7 +176,7 @@ class TestInABrowser:
             if name == there[-1]:
                 break
         assert found == there[1:]
-        assert {"heatmap", "curves", "parallel", "history"} <= set(there)
+        assert {"surface", "heatmap", "curves", "parallel", "history"} <= set(there)
 
     def test_a_line_is_opened_on_a_small_screen(self, page: Path, browser: Shown) -> None:
         browser.look(page, 420, dark=False, paper=False)

@@ -84,19 +84,25 @@ def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(
 ) -> None:
     run = loaded["tpe"]
     order = re.findall(r'data-figure="(\w+)"', page("tpe"))
-    assert order[0] == "heatmap"
+    assert order[:2] == ["surface", "heatmap"], "the first card has what the search knows of its space"
     assert set(order) == {n for n, f in figures().items() if not f.many and f.needs([run]) is None}
     # Another order where the space asks for it.
     asked = {**run.space, "figures": ["partition", "history"]}
     other = dataclasses.replace(run, record=dataclasses.replace(run.record, space=asked))
-    assert re.findall(r'data-figure="(\w+)"', document([other]))[:2] == ["partition", "history"]
+    assert re.findall(r'data-figure="(\w+)"', document([other]))[:3] == ["surface", "partition", "history"]
+
+
+def test_of_many_parameters_importance_comes_first(tmp_path: Path) -> None:
+    folder = synthetic.write(tmp_path / "many", trials=30, keys=(*synthetic.many(15), "lr"), published=None)
+    order = re.findall(r'data-figure="(\w+)"', document([load_run(folder)]))
+    assert order[:2] == ["surface", "importance"]
 
 
 def test_it_tells_the_best_configuration_and_how_to_run_it(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
     html, run = page("tpe"), loaded["tpe"]
     assert f"Best configuration: trial {run.best}" in html
     assert "fedtune export" in html and "fedtune run best.yaml --seeds 5" in html
-    assert "selected on" in html and "only reported" in html and "Global accuracy, test" in html
+    assert "selected on" in html and "Global accuracy, test" in html
     assert "0.25 to 1.5" in html  # the interval, as the sampler was not the grid
     assert "1 trial is unfinished" in html and "fedtune resume" in html
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from scipy import stats
 from typer.testing import CliRunner
 
 from analysis.labels import Labels
@@ -26,6 +27,7 @@ from fedtune.options import RunRequest
 from fedtune.planning.plan import Plan, plan
 from search_spaces import run_folder
 from search_spaces.parameter import parameters
+from tests import study_file
 from tests.analysis import synthetic
 from tests.analysis.page_text import plain
 from trainables.federation import FederationConfig
@@ -243,6 +245,49 @@ def test_a_page_without_names_has_none_in_the_next_command(search: Path, final: 
     assert "FEDTUNE_DATA=/home/me/data fedtune run" in next_step(run, final_runs(run))[0]
     line = next_step(anonymous(run), final_runs(run))[0]
     assert "/home" not in line and str(search.parent) not in line and "compare one-final ./fedrolex-final" in line
+
+
+@pytest.fixture
+def papers(search: Path) -> Run:
+    """The search with its first trial of the paper's values, which is not its winner."""
+    study_file.change(
+        search / run_folder.STUDY, lambda trial: trial["user_attrs"].update({"from": run_folder.PAPER}), 0
+    )
+    run = load_run(search)
+    assert run.paper == 0 != run.best
+    return run
+
+
+def test_the_verdict_is_the_first_line(papers: Run, loaded: dict[str, Run]) -> None:
+    found = papers.estimate
+    assert found is not None and found.gain is not None and found.gain_low is not None and found.gain_high is not None
+    gained = f"{100 * found.gain:.2f} points, 90 % interval {100 * found.gain_low:.2f} to {100 * found.gain_high:.2f}"
+    better = (
+        "Better than the paper's values by" if found.gain_low > 0 else "No better than the paper's values, as far as"
+    )
+    text = screen(papers)
+    assert text.startswith(better) and f"{gained} Winner: trial {papers.best}" in text
+    assert screen(loaded["tpe"]).startswith("Winner: trial"), "a search without the paper's values is held against none"
+
+
+def test_on_fresh_seeds_the_verdict_is_a_paired_test(papers: Run, search: Path, final: Final) -> None:
+    final()
+    run = load_run(search)
+    line, _ = next_step(run, final_runs(run))
+    folder = search.parent
+    assert line == (
+        f"fedtune export {search} --trial 0 -o one-paper.yaml && fedtune run one-paper.yaml --seeds 3 --seed 3 --name "
+        f"{folder}/one-paper && fedtune report {search}"
+    )
+    final("one-paper", parameters=run.config(0), provenance={"run": "one", "trial": 0})
+    fresh = {one.trial: one.over_seeds("global_accuracy") for one in final_runs(run)}
+    apart = [100 * (fresh[run.best][seed] - fresh[0][seed]) for seed in sorted(fresh[0])]
+    test = stats.ttest_1samp(apart, 0.0)
+    low, high = test.confidence_interval(0.95)
+    said = f"{np.mean(apart):.2f} points on 3 fresh seeds, 95 % interval {low:.2f} to {high:.2f}, p = {test.pvalue:.2g}"
+    text = screen(run)
+    assert text.startswith("Better" if low > 0 else "No better") and said in text
+    assert "fedrolex" in next_step(run, final_runs(run))[0]
 
 
 def test_a_tie_is_said(tmp_path: Path) -> None:
