@@ -61,6 +61,8 @@ class Option:
     #: The command line takes it as `--set NAME=VALUE`, and `set` of Python too. Of a switch that is made the field's
     #: value; of a text, whoever reads `set` decides whether it is a parameter's.
     by_set: bool = False
+    #: With `by_set`, of a text: it is the field's value, whatever parameters there are.
+    taken: bool = False
     #: Further texts that it may be, beside those of its type.
     more: Callable[[], Iterable[str]] | None = None
 
@@ -141,8 +143,8 @@ class Asked:
     def __post_init__(self) -> None:
         kind: Any = type(self)
         for name, one in _declared(kind).items():
-            if one.option.by_set and bool in one.types:
-                self._take_from_set(name)
+            if one.option.by_set and (one.option.taken or bool in one.types):
+                self._take_from_set(name, bool in one.types)
         for name, one in _declared(kind).items():
             value = getattr(self, name)
             if isinstance(value, Path) and not one.several:
@@ -153,8 +155,8 @@ class Asked:
                 value = _amounts(value, one.option.amounts) or value
             object.__setattr__(self, name, value)
 
-    def _take_from_set(self, name: str) -> None:
-        """Makes what `set` says of a switch its value; the last one counts."""
+    def _take_from_set(self, name: str, switch: bool) -> None:
+        """Makes what `set` says of a switch, or of a text that is taken from there, its value; the last one counts."""
         given: Any = self.set  # type: ignore[attr-defined]
         pairs = given.items() if isinstance(given, Mapping) else [text.partition("=")[::2] for text in several(given)]
         found = [value for key, value in pairs if canonical(str(key)) == name]
@@ -163,7 +165,8 @@ class Asked:
         rest = {key: value for key, value in pairs if canonical(str(key)) != name}
         texts = tuple(text for text in several(given) if canonical(text.partition("=")[0]) != name)
         object.__setattr__(self, "set", rest if isinstance(given, Mapping) else texts)
-        object.__setattr__(self, name, SWITCH.get(str(found[-1]).strip().lower(), found[-1]))
+        said = SWITCH.get(str(found[-1]).strip().lower(), found[-1]) if switch else found[-1]
+        object.__setattr__(self, name, said)
 
 
 def several(value: Any) -> tuple[Any, ...]:

@@ -242,6 +242,19 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
             complete="selectable",
         ),
     ] = ()
+    log: Annotated[
+        str | None,
+        Option(
+            help="Where every trial is told too while it runs: tensorboard, mlflow or wandb, with commas between.",
+            group="where",
+            by_set=True,
+            taken=True,
+        ),
+    ] = None
+    when_done: Annotated[
+        str | None,
+        Option(help="A command that is run when the search has ended.", group="where", by_set=True, taken=True),
+    ] = None
     trials: Annotated[
         int | None,
         Option(

@@ -12,6 +12,7 @@ reads it.
       attack.npz           what `fedtune attack RUN` found, beside its pictures attack.png and .html: `original` and
                            `recovered` (uint8, (n, ch, H, W)), `psnr` (dB), `label` and `client` of each of n images,
                            and `trial`
+      tensorboard/, mlflow.db, mlflow/, wandb/    with --log: what that program reads (`fedtune.execution.trackers`)
       study.journal        the Optuna study, one operation in a line: trials, states, parameters, the objective by
                            round, user attributes. `optuna.load_study` reads it through a `JournalStorage`
       trials/0007/
@@ -107,6 +108,9 @@ LOG = "log.txt"
 REPORT = "report.html"
 LOCK = "driver.lock"
 ATTACK = "attack.npz"
+#: Where trials may be told too (`--log`), and the database of one of these.
+TRACKERS = ("tensorboard", "mlflow", "wandb")
+MLFLOW = "mlflow.db"
 
 #: What the trial of the declared defaults says of where its values come from (attribute `from`).
 PAPER = "the paper's values"

@@ -26,7 +26,7 @@ from analysis.runs.shapes import (
     shaped,
 )
 from search_spaces.parameter import Value
-from search_spaces.run_folder import ARRIVAL, FIXED
+from search_spaces.run_folder import ARRIVAL, FIXED, TRACKERS
 
 _VALUES = Must("a mapping of names to values", mapping(is_plain))
 _POINT: Shape = {"values": _VALUES, "from": Must("text", is_text)}
@@ -41,7 +41,7 @@ class ExperimentRecord(FileRecord):
     (`fedtune.decisions.race`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
 
     gone: ClassVar[Shape] = {"prior": Must("a number in [0, 1]", is_number(0, 1))}
-    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED}
+    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED, "log": []}
 
     name: Text
     kind: Annotated[Literal["search", "run"], Must("search or run", one_of("search", "run"))]
@@ -96,6 +96,8 @@ class ExperimentRecord(FileRecord):
     part: Flag = False
     #: Whether trials keep images of every evaluated round (`search_spaces.kept_images`).
     keep_images: Flag = False
+    #: Where trials are told too (`fedtune.execution.trackers`).
+    log: Annotated[tuple[str, ...], Must("a list of tensorboard, mlflow and wandb", each(one_of(*TRACKERS)))] = ()
     #: How many rounds a trial had before each `fedtune extend --rounds`, oldest first; `rounds` are those of now.
     rounds_before: Annotated[tuple[int, ...], Must("a list of whole numbers of at least 1", each(is_whole(1)))] = ()
     #: For a final run: the exported file's content.

@@ -26,8 +26,9 @@ FILES = (
     "attack.png",
     "attack.html",
     run_folder.STUDY,
+    run_folder.MLFLOW,
 )
-FOLDERS = (run_folder.TRIALS, "figures")
+FOLDERS = (run_folder.TRIALS, "figures", "tensorboard")
 
 
 def check_plain(folder: Path) -> None:

@@ -90,6 +90,7 @@ def _write_study(run: Run, path: Path) -> dict[str, Any]:
                     storage=storage,
                     directions=[StudyDirection[word.upper()] for word in run.directions],
                 )
+                made.set_metric_names(list(run.metrics))
                 for trial in run.frozen:
                     measured = {f"metric:{name}": value for name, value in run.ends.get(trial.number, {}).items()}
                     found = copy.copy(trial)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -69,8 +72,24 @@ def carry_out(planned: Plan, shown: Progress) -> Result:
     Raises `UserError`, before anything is created, where no cluster answers at the plan's address."""
     check_address(planned.experiment.address)
     planned.create()
-    with lock(planned.folder):
-        return driven(Part(planned.folder, planned.experiment, planned.space), planned.notes, shown)
+    command, state = shown.when_done if isinstance(shown, SearchRequest) else None, "failed"
+    try:
+        with lock(planned.folder):
+            made = driven(Part(planned.folder, planned.experiment, planned.space), planned.notes, shown)
+        state = "finished" if made.finished else "interrupted" if made.interrupted else "out of time"
+    finally:
+        if command:
+            run_command(command, planned.folder, state)
+    return made
+
+
+def run_command(command: str, folder: Path, state: str) -> None:
+    """Runs a command of the user's shell about a run (`--when-done`), which finds the run's folder in FEDTUNE_RUN and
+    how it ended in FEDTUNE_STATE. What it prints goes to stderr, so that --json stays JSON."""
+    environment = {**os.environ, "FEDTUNE_RUN": str(folder), "FEDTUNE_STATE": state}
+    code = subprocess.run(command, shell=True, check=False, env=environment, stdout=2).returncode
+    if code:
+        print(f"--when-done: the command ended with exit code {code}: {command}", file=sys.stderr)
 
 
 def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Result:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from analysis.auto import Auto, load_one
+from analysis.labels import Labels
+from analysis.runs import Run
 from analysis.runs import load_run as load
 from analysis.runs.best import Best, best_by_condition, best_of
 from fedtune.decisions.race import is_over, spent
 from fedtune.record.experiment import Experiment
-from fedtune.record.journal import copy_study
+from fedtune.record.journal import copy_study, quiet_optuna
 from fedtune.record.run_directory import is_driven
 from search_spaces import run_folder
 from search_spaces.leftovers import temporary_folder
@@ -98,7 +100,8 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
     this user alone, removed in the end. Raises `UserError` where it is not installed."""
     from search_spaces.errors import UserError, sentence
 
-    study = load(run).path / run_folder.STUDY
+    found = load(run)
+    study = found.path / run_folder.STUDY
     if not 1 <= port <= 65535:
         raise UserError(sentence("port", "a whole number in [1, 65535]", port, "--port"))
     if importlib.util.find_spec("optuna_dashboard") is None:
@@ -108,6 +111,7 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
     with temporary_folder("fedtune-dashboard") as (folder, held), _sigterm_ends():
         copy = folder / run_folder.STUDY
         copy_study(study, copy)
+        name_objectives(copy, found)
         print(
             "This is a copy of the study as it is now: changes are lost in the end. optuna-dashboard has no log-in, so "
             "everybody on this machine can open it.",
@@ -124,6 +128,21 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
         finally:
             process.terminate()
             process.wait()
+
+
+def name_objectives(study: Path, run: Run) -> None:
+    """Gives the study in a file the titles of the run's metrics, and a note that says what was searched."""
+    import optuna
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+    from optuna_dashboard import save_note
+
+    labels = Labels.of([run])
+    with quiet_optuna():
+        named = optuna.load_study(study_name=None, storage=JournalStorage(JournalFileBackend(str(study))))
+        named.set_metric_names([labels.metric(name, unit=False) for name in run.metrics])
+        lines = [f"# {run.name}", f"{run.method_title}: {run.title}", ""]
+        lines += [f"- {labels.parameters[key]['doc'] or key} (`{key}`)" for key in run.keys if key in labels.parameters]
+        save_note(named, "\n".join(lines))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Queue
 from fedtune.execution.ray_session import TuneSession
+from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.record.experiment import Placement
@@ -108,8 +109,19 @@ class _Driver:
             self._lost.check()
             self._interrupts.check()
             self._sessions += 1
+            first = queue.parts[0]
+            trackers = [Tracker(name, first.folder, watch.say) for name in first.experiment.log]
             session = TuneSession(
-                self._folder, placement, queue, watch, deadline, self._interrupts, servers, self._lost, self._simulate
+                self._folder,
+                placement,
+                queue,
+                watch,
+                deadline,
+                self._interrupts,
+                servers,
+                self._lost,
+                self._simulate,
+                trackers,
             )
             session.fit(scratch / str(self._sessions))
             if session.failure is not None:

@@ -20,6 +20,7 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.retries import Cause, Death, ProcessDeaths, Shares
+from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
 from fedtune.machine.resources import Machine
 from fedtune.machine.server_watch import ServerLoss, ServerWatch
@@ -57,10 +58,11 @@ class TuneSession:
         servers: ServerWatch,
         lost: ServerLoss,
         simulate: Callable[..., Any] | None,
+        trackers: Sequence[Tracker] = (),
     ) -> None:
         self.folder, self.placement, self.queue, self.watch = folder, placement, queue, watch
         self.interrupts, self.servers, self.lost, self.simulate = interrupts, servers, lost, simulate
-        self.deadline = deadline
+        self.deadline, self.trackers = deadline, trackers
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
@@ -87,6 +89,8 @@ class TuneSession:
         if self._live or self.interrupted:
             self._mark_interrupted()
         self.lost.check()
+        for tracker in self.trackers:
+            tracker.close()
 
     def _call_tune(self, scratch: Path) -> None:
         from ray import tune
@@ -137,6 +141,8 @@ class TuneSession:
                 job = self._job(proposal)
                 self._live[trial_id] = proposal.number
                 self.watch.started(proposal.number, proposal.values)
+                for tracker in self.trackers:
+                    tracker.start(proposal.number, proposal.own, proposal.part.folder, proposal.values)
         if job is None:
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
             over = self.failure is not None or not self._live and self.queue.exhausted
@@ -214,6 +220,8 @@ class TuneSession:
         with self._keeping_failures():
             self.queue.report(number, result["round"], result.get("values"))
         self.watch.round(number, result["round"], result.get("values"))
+        for tracker in self.trackers:
+            tracker.round(number)
 
     def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None:
         number = self._live.get(trial_id)
@@ -249,6 +257,8 @@ class TuneSession:
                     f"go on with `{self.lost.again}`."
                 )
         trial = self.queue.trial(number)
+        for tracker in self.trackers:
+            tracker.end(number, failed=trial.state.name == "FAIL")
         # Ray tells of a trial's last round with its end only.
         self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))

@@ -18,6 +18,7 @@ from fedtune.decisions import own_sampler
 from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grace
 from fedtune.decisions.optuna_samplers import EI, SAMPLERS, usual
 from fedtune.decisions.race import MOST
+from fedtune.execution import trackers
 from fedtune.machine import resources
 from fedtune.options import AUTO, MAX_SEEDS, AutoRequest, RunRequest, SearchRequest, own_samplers
 from fedtune.planning import checks, configuration
@@ -30,7 +31,7 @@ from fedtune.planning.warm_start import known, opened
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.provenance import provenance, sampler_file
 from fedtune.record.run_directory import TakenTrial, absolute, create
-from search_spaces import presets
+from search_spaces import presets, run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
 from search_spaces.files import given
@@ -164,6 +165,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         threads=packing.threads,
         address=request.address,
         keep_images=request.keep_images,
+        log=_trackers(request) if isinstance(request, SearchRequest) else (),
         source=subject.source,
     )
     if not isinstance(request, SearchRequest):
@@ -210,7 +212,19 @@ def _options(request: SearchRequest, problems: list[str]) -> float | None:
         )
     for name in request.metric:
         checks.known("metric", canonical(name), selectable(), problems, "--metric")
+    for name in _trackers(request):
+        checks.known("tracker", name, run_folder.TRACKERS, problems, "--log")
+        if name in run_folder.TRACKERS:
+            try:
+                trackers.check(name)
+            except UserError as error:
+                problems.extend(error.problems)
     return seconds_of(request.time, problems)
+
+
+def _trackers(request: SearchRequest) -> tuple[str, ...]:
+    """Where trials are told too."""
+    return tuple(dict.fromkeys(name.strip() for name in (request.log or "").split(",") if name.strip()))
 
 
 def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems: list[str]) -> Budget:

@@ -14,12 +14,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from optuna_dashboard._note import get_note_from_system_attrs
 
+from fedtune.api.status import name_objectives
 from fedtune.decisions.history import Part
 from fedtune.execution.queue import Queue
 from fedtune.record.journal import StudyFile, copy_study
 from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
+from tests.fedtune.played import searched
 
 
 def test_a_copy_is_whole_also_while_the_study_is_written(tmp_path: Path) -> None:
@@ -30,6 +33,21 @@ def test_a_copy_is_whole_also_while_the_study_is_written(tmp_path: Path) -> None
         writer.write(b'{"op_code": 4, "study')
     copy_study(tmp_path / "run" / run_folder.STUDY, tmp_path / "copy" / run_folder.STUDY)
     assert [trial.number for trial in StudyFile(tmp_path / "copy").trials()] == [0]
+
+
+def test_the_copy_names_its_objectives_and_says_what_was_searched(tmp_path: Path) -> None:
+    run = searched(tmp_path / "run", trials=2)
+    copy = tmp_path / "copy" / run_folder.STUDY
+    copy.parent.mkdir()
+    copy_study(run.path / run_folder.STUDY, copy)
+    name_objectives(copy, run)
+    study = StudyFile(copy.parent).study
+    assert study.metric_names == ["Global accuracy (validation)"]
+    assert [trial.params for trial in study.trials] == [trial.params for trial in run.frozen]
+    storage = study._storage
+    note = get_note_from_system_attrs(storage.get_study_system_attrs(study._study_id), None)["body"]
+    assert note.startswith("# run\n") and "(`alpha`)" in note and "(`lambda`)" in note
+    assert StudyFile(run.path).study.metric_names is None
 
 
 def answer(url: str, process: subprocess.Popen[str], **more: object) -> dict[str, list[object]]:

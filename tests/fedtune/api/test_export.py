@@ -20,7 +20,9 @@ def test_a_study_of_all_trials_is_one_that_optuna_opens(tmp_path: Path) -> None:
     assert export(run.path, study=path) == {"study": str(path), "trials": 6}
     engine = {"creator": lambda: sqlite3.connect(path, check_same_thread=False)}
     storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs=engine)
-    trials = optuna.load_study(study_name=None, storage=storage).trials
+    study = optuna.load_study(study_name=None, storage=storage)
+    assert study.metric_names == list(run.metrics)
+    trials = study.trials
     for found, trial in zip(trials, run.frozen, strict=True):
         assert (found.state, found.params, found.values) == (trial.state, trial.params, trial.values)
         assert found.intermediate_values == trial.intermediate_values
