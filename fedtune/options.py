@@ -1,9 +1,9 @@
 """What a user can ask for: every option of every command, declared once.
 
 A class is what one command asks for, and a field of it one option. Options that several commands have are declared in a
-class that these inherit; where their defaults differ, the class of the command declares the field again. From here
-follow the command line, the signatures of `fedtune.search` and its like, and the checks of every option by itself
-(`fedtune.option`). A field without an `Option` is for Python alone.
+class that these inherit, or as a type that their fields have; where their defaults differ, the class of the command
+declares the field again. From here follow the command line, the signatures of `fedtune.search` and its like, and the
+checks of every option by itself (`fedtune.option`). A field without an `Option` is for Python alone.
 """
 
 from __future__ import annotations
@@ -34,6 +34,36 @@ Run = Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
 AsJson = Annotated[bool, Option(help="Print the result as JSON, and no progress.", group="where", flags=("--json",))]
 Long = Annotated[bool, Option(help="Print everything, not a line each.", group="where")]
 DryRun = Annotated[bool, Option(help="Show the plan and an estimate of its time; create nothing.", group="where")]
+Dataset = Annotated[
+    str | Path | Any | None,
+    Option(help="A data set's name, a folder of images, an .npz file, or a .csv or .parquet table.", group="what"),
+]
+OrderOfTrials = Annotated[
+    Order | None,
+    Option(
+        help="What a trial is proposed from: by arrival from all trials that have ended by then, or from certain ones, "
+        "so that the same seed and slots give the same trials.",
+        group="how",
+        default=f"fixed up to {FIXED_UP_TO} slots, arrival above",
+    ),
+]
+Seed = Annotated[
+    int,
+    Option(
+        help="The seed of the whole search; on the same kind of machine the same seed gives the same records.",
+        group="how",
+        low=0,
+        high=MAX_SEED,
+    ),
+]
+Slots = Annotated[
+    int | None,
+    Option(
+        help="How many trials run at the same time, where there is room for them.",
+        group="where",
+        default="one per core, or per share of a GPU",
+    ),
+]
 By = Annotated[
     Sequence[str],
     Option(
@@ -71,10 +101,7 @@ class Setting(Files):
             help="A named search space (`fedtune spaces METHOD`), or a .yaml file.", group="what", complete="spaces"
         ),
     ] = "default"
-    dataset: Annotated[
-        str | Path | Any | None,
-        Option(help="A data set's name, a folder of images, an .npz file, or a .csv or .parquet table.", group="what"),
-    ] = None
+    dataset: Dataset = None
     label: Annotated[
         str | None, Option(help="Of a table: the column that holds the classes.", group="what", by_set=True)
     ] = None
@@ -315,24 +342,8 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
             complete="runs",
         ),
     ] = ()
-    order: Annotated[
-        Order | None,
-        Option(
-            help="What a trial is proposed from: by arrival from all trials that have ended by then, or from certain "
-            "ones, so that the same seed and slots give the same trials.",
-            group="how",
-            default=f"fixed up to {FIXED_UP_TO} slots, arrival above",
-        ),
-    ] = None
-    seed: Annotated[
-        int,
-        Option(
-            help="The seed of the whole search; on the same kind of machine the same seed gives the same records.",
-            group="how",
-            low=0,
-            high=MAX_SEED,
-        ),
-    ] = 0
+    order: OrderOfTrials = None
+    seed: Seed = 0
     slots: Annotated[
         int | Literal["auto"] | None,
         Option(
@@ -348,10 +359,7 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
 class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
     """What `fedtune auto` is asked for; None stands for the default."""
 
-    dataset: Annotated[
-        str | Path | None,
-        Option(help="A data set's name, a folder of images, an .npz file, or a .csv or .parquet table.", group="what"),
-    ] = None
+    dataset: Dataset = None
     _: KW_ONLY
     budget: Annotated[
         str,
@@ -431,24 +439,9 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
             value="NAME=VALUE",
         ),
     ] = ()
-    slots: Annotated[
-        int | None,
-        Option(
-            help="How many trials run at the same time, where there is room for them.",
-            group="where",
-            default="one per core, or per share of a GPU",
-        ),
-    ] = None
-    seed: Annotated[int, Option(help="The seed of the whole search.", group="how", low=0, high=MAX_SEED)] = 0
-    order: Annotated[
-        Order | None,
-        Option(
-            help="What a trial is proposed from: by arrival from all trials that have ended by then, or from certain "
-            "ones, so that the same seed and slots give the same trials.",
-            group="how",
-            default=f"fixed up to {FIXED_UP_TO} slots, arrival above",
-        ),
-    ] = None
+    slots: Slots = None
+    seed: Seed = 0
+    order: OrderOfTrials = None
     name: Annotated[
         str | Path,
         Option(help="The name of the folder with everything that is found, in runs/; or its path.", group="where"),
@@ -501,10 +494,7 @@ class RunRequest(Progress, Kept, Folder, Cluster, Share, Paper, Setting):
             default="the name of the search or method, and -final",
         ),
     ] = None
-    slots: Annotated[
-        int | None,
-        Option(help="How many seeds are trained at the same time.", group="where", default="one per core"),
-    ] = None
+    slots: Slots = None
 
     @property
     def method(self) -> str:
@@ -563,10 +553,7 @@ class ReproduceRequest(Progress, Files):
     runs_dir: Annotated[str, Option(help="The folder in which that of the figure or table is made.", group="where")] = (
         "runs"
     )
-    slots: Annotated[
-        int | None,
-        Option(help="How many trials run at the same time.", group="where", default="one per core"),
-    ] = None
+    slots: Slots = None
 
 
 @dataclass(frozen=True)
