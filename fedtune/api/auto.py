@@ -27,10 +27,11 @@ from analysis.runs import load_run as load
 from analysis.runs.mappings import read_yaml
 from fedtune.api.export import export
 from fedtune.api.run import Final, report
-from fedtune.api.search import result_of
+from fedtune.api.search import result_of, stage_of
 from fedtune.console import progress
 from fedtune.console.busy import busy
-from fedtune.console.progress import AutoDisplay, FreshDisplay
+from fedtune.console.progress import AutoDisplay
+from fedtune.decisions.history import Part
 from fedtune.decisions.method_allocation import Allocation
 from fedtune.execution import driver
 from fedtune.execution.queue import open_queue
@@ -183,22 +184,14 @@ class Stages:
     def _trained(self, folders: Sequence[Path], what: str) -> driver.Stage | None:
         """Final runs that are to come to their end."""
         parts = [part_of(folder) for folder in folders]
-        queue = open_queue(parts)
-        if queue.finished and not queue.damaged():
-            return None
-        trials = sum(part.experiment.trials for part in parts)
-        lead = dataclasses.replace(
-            parts[0].experiment, name=f"{self.record.name}: {what}", trials=trials, address=self.address
-        )
+        trials, name = sum(part.experiment.trials for part in parts), f"{self.record.name}: {what}"
+        lead = dataclasses.replace(parts[0].experiment, name=name, trials=trials, address=self.address)
+        return stage_of(parts, lead, self.style, seed_name)
 
-        def home(number: int) -> tuple[Experiment, int]:
-            part, own = queue.at(number)
-            return part.experiment, own
 
-        watch = progress.ProgressDisplay(lead, self.style)
-        if len(parts) > 1:
-            watch = FreshDisplay(lead, self.style, home)
-        return driver.Stage(queue, watch, lead.placement)
+def seed_name(part: Part, own: int) -> str:
+    """What a trial of a final run is called among those of other methods."""
+    return f"seed {part.experiment.seeds[own]} of {part.experiment.method}"
 
 
 def _write_again(best: Path, source: Mapping[str, Any]) -> None:

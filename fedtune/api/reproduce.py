@@ -19,12 +19,11 @@ from analysis.reproduce.claims import Decided
 from analysis.reproduce.folder import Made, load_made
 from analysis.runs import load_run as load
 from fedtune.api.attack import attack
+from fedtune.api.search import stage_of
 from fedtune.console import progress
 from fedtune.console.busy import busy
-from fedtune.console.progress import CellsDisplay
 from fedtune.decisions.history import Part as RunPart
-from fedtune.execution.driver import Outcome, Stage, drive
-from fedtune.execution.queue import open_queue
+from fedtune.execution.driver import Outcome, drive
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import Progress, ReproduceRequest, ResumeRequest
@@ -145,13 +144,12 @@ def _carried_out(
         with ExitStack() as held:
             for part in planned.parts:  # so that nobody resumes one of them meanwhile
                 held.enter_context(lock(part.folder))
+            for note in notes:
+                progress.tell(note, style)
             parts = [part_of(part.folder) for part in planned.parts]
-            outcome = drive(
-                planned.folder,
-                [lambda: _stage(planned, parts, style, notes, address)],
-                again=command_of(planned.asked),
-                simulate=shown.simulate,
-            )
+            lead = _lead(planned, parts, address)
+            stages = [lambda: stage_of(parts, lead, style, lambda part, own: f"cell {part.folder.name}")]
+            outcome = drive(planned.folder, stages, again=command_of(planned.asked), simulate=shown.simulate)
         if outcome.finished and planned.reproduction.is_attacked and shown.simulate is None:
             _attack(planned)
         with busy(style, "deciding"):
@@ -166,19 +164,6 @@ def _attack(planned: Planned) -> None:
             attack(part.folder, images=IMAGES, trial=0, plain=planned.asked.plain, quiet=planned.asked.quiet)
 
 
-def _stage(
-    planned: Planned, parts: Sequence[RunPart], style: progress.Style, notes: Sequence[str], address: str | None
-) -> Stage | None:
-    queue = open_queue(parts)
-    if queue.finished and not queue.damaged():
-        return None
-    lead = _lead(planned, parts, address)
-    watch = CellsDisplay(lead, style, lambda number: queue.at(number)[0].folder.name)
-    for note in notes:
-        watch.say(note)
-    return Stage(queue, watch, lead.placement)
-
-
 def _lead(planned: Planned, parts: Sequence[RunPart], address: str | None) -> Experiment:
     """How all trials together are placed. An address in the record of a cell is not joined
     (`fedtune.planning.resumption.left_cluster`)."""
@@ -191,11 +176,9 @@ def _lead(planned: Planned, parts: Sequence[RunPart], address: str | None) -> Ex
     return dataclasses.replace(
         parts[0].experiment,
         name=planned.folder.name,
-        kind="search",
         trials=trials,
         concurrency=packing.concurrency,
         address=address,
-        source={},
     )
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from fedtune.option import fields_of
 from fedtune.options import AUTO, Progress, SearchRequest
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
+from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import lock
 
 
@@ -111,3 +112,18 @@ def driven(part: Part, notes: Sequence[str], shown: Progress) -> Result:
     stages = [lambda: driver.Stage(open_queue([part]), watch, placement)]
     outcome = driver.drive(part.folder, stages, simulate=shown.simulate)
     return result_of(part.folder, outcome, time.monotonic() - started)
+
+
+def stage_of(
+    parts: Sequence[Part], lead: Experiment, style: progress.Style, name_of: Callable[[Part, int], str]
+) -> driver.Stage | None:
+    """What is left of several runs that are driven together; None where nothing is.
+
+    lead: how all of them are shown and placed; name_of: what a trial is called, by its run and its number there."""
+    queue = open_queue(parts)
+    if queue.finished and not queue.damaged():
+        return None
+    watch = progress.ProgressDisplay(lead, style)
+    if len(parts) > 1:
+        watch = progress.SeveralDisplay(lead, style, lambda number: name_of(*queue.at(number)))
+    return driver.Stage(queue, watch, lead.placement)

@@ -430,37 +430,17 @@ class AutoDisplay(ProgressDisplay):
             return Group(head, ProgressBar(total=total, completed=done, width=60), table)
 
 
-class FreshDisplay(ProgressDisplay):
-    """The display of the fresh seeds of several methods, whose numbers go on from one method to the next."""
+class SeveralDisplay(ProgressDisplay):
+    """The display of several runs, whose trials are numbered from one run to the next: none is better than another, as
+    they are of different methods or under different conditions."""
 
-    def __init__(self, experiment: Experiment, style: Style, home: Callable[[int], tuple[Experiment, int]]) -> None:
-        """home: the final run that a trial belongs to, and its number there."""
-        self.home = home
+    def __init__(self, experiment: Experiment, style: Style, name_of: Callable[[int], str]) -> None:
+        """name_of: what a trial is called."""
+        self.name_of = name_of
         super().__init__(experiment, style)
 
     def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
-        """No mean over several methods is told; the leaderboard has each method's."""
+        """Nothing is told of all together."""
 
     def _named(self, number: int) -> str:
-        experiment, own = self.home(number)
-        return f"seed {experiment.seeds[own]} of {experiment.method}"
-
-
-class CellsDisplay(ProgressDisplay):
-    """The display of several final runs, or of a grid, that make up one table or figure."""
-
-    def __init__(self, experiment: Experiment, style: Style, cell_of: Callable[[int], str]) -> None:
-        """cell_of: the name of the cell that a federation belongs to."""
-        self.cell_of = cell_of
-        super().__init__(experiment, style)
-
-    def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
-        """Cells are under different conditions, so no value is better than another."""
-
-    def _counts(self) -> str:
-        e, ended = self.ended, sum(self.ended.values())
-        failed = f", {e['FAIL']} failed" if e["FAIL"] else ""
-        return f"{ended} of {self.experiment.trials} trials ended{failed}, {len(self.running)} running"
-
-    def _named(self, number: int) -> str:
-        return f"cell {self.cell_of(number)}"
+        return self.name_of(number)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.console.progress import FreshDisplay
-from fedtune.record.experiment import Experiment
+from fedtune.api.auto import seed_name
+from fedtune.console.progress import SeveralDisplay
+from fedtune.decisions.history import Part
+from search_spaces.space import Space
 from tests.fedtune.conftest import experiment
 
 
@@ -18,10 +20,8 @@ def test_a_seed_is_named_with_its_method_whatever_its_number(
     final = replace(experiment(tmp_path, seeds=(7, 8)), kind="run")
     other = replace(final, method="fedprox")
 
-    def home(number: int) -> tuple[Experiment, int]:
-        return (final, other)[number // 2], number % 2
-
-    watch = FreshDisplay(replace(final, trials=4), "plain", home)
+    parts = [Part(tmp_path, one, Space("two", one.method, {})) for one in (final, other)]
+    watch = SeveralDisplay(replace(final, trials=4), "plain", lambda n: seed_name(parts[n // 2], n % 2))
     for number in range(4):
         watch.started(number, {})
         watch.finished(number, "FAIL", None, "it diverged")
