@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from fedtune.api.reproduce import reproduce as reproduce
     from fedtune.api.resume import resume as resume
     from fedtune.api.run import run as run
-    from fedtune.api.runs import runs as runs
     from fedtune.api.search import search as search
     from fedtune.api.status import dashboard as dashboard
+    from fedtune.api.status import runs as runs
     from fedtune.api.status import status as status
 
 #: Where each public function lives. A module may bear its function's name, as none of them stands at this level.
@@ -48,7 +48,7 @@ _PUBLIC = {
     "extend": "fedtune.api.extend",
     "export": "fedtune.api.export",
     "run": "fedtune.api.run",
-    "runs": "fedtune.api.runs",
+    "runs": "fedtune.api.status",
     "status": "fedtune.api.status",
     "dashboard": "fedtune.api.status",
     "figure": "fedtune.api.figure",

@@ -22,13 +22,13 @@ from fedtune.api.attack import attack
 from fedtune.api.search import stage_of
 from fedtune.console import progress
 from fedtune.console.busy import busy
-from fedtune.decisions.history import Part as RunPart
+from fedtune.decisions.history import Part
 from fedtune.execution.driver import Outcome, drive
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import Progress, ReproduceRequest, ResumeRequest
 from fedtune.planning.plan import Plan, placement, plan
-from fedtune.planning.reproduction import Planned, plan_reproduction, planned_again
+from fedtune.planning.reproduction import ReproductionPlan, plan_reproduction, planned_again
 from fedtune.planning.reproduction import command as command_of
 from fedtune.planning.resumption import going_on, part_of
 from fedtune.planning.time_left import TimeLeft, time_left
@@ -103,7 +103,7 @@ def resume_reproduction(request: ResumeRequest) -> Reproduced:
     return _carried_out(planned, plans, notes, request, request.address)
 
 
-def estimate(asked: ReproduceRequest, say: Callable[[str], object]) -> tuple[Planned, TimeLeft | str]:
+def estimate(asked: ReproduceRequest, say: Callable[[str], object]) -> tuple[ReproductionPlan, TimeLeft | str]:
     """What a request would run and how long that takes; `say` is told what is being timed. Nothing is created.
 
     Raises `UserError` as `reproduce` does."""
@@ -113,7 +113,7 @@ def estimate(asked: ReproduceRequest, say: Callable[[str], object]) -> tuple[Pla
 
 
 def _checked(
-    planned: Planned, address: str | None = None, *, other_versions: bool = False
+    planned: ReproductionPlan, address: str | None = None, *, other_versions: bool = False
 ) -> tuple[list[Plan], Sequence[str]]:
     """The plans of the runs that are not there, and notes on those that are. Raises `UserError` where one cannot go on
     as it was begun, or cannot be read."""
@@ -125,7 +125,7 @@ def _checked(
 
 
 def _carried_out(
-    planned: Planned, plans: Sequence[Plan], notes: Sequence[str], shown: Progress, address: str | None = None
+    planned: ReproductionPlan, plans: Sequence[Plan], notes: Sequence[str], shown: Progress, address: str | None = None
 ) -> Reproduced:
     """Makes the folder and the runs that are not there, drives what is left, and decides. The caller has checked
     all."""
@@ -156,7 +156,7 @@ def _carried_out(
             return _result(planned, outcome, time.monotonic() - begun)
 
 
-def _attack(planned: Planned) -> None:
+def _attack(planned: ReproductionPlan) -> None:
     """Attacks what the clients of every run upload, where that has not been done: under the first seed, so that all
     methods are attacked on the same images."""
     for part in planned.parts:
@@ -164,7 +164,7 @@ def _attack(planned: Planned) -> None:
             attack(part.folder, images=IMAGES, trial=0, plain=planned.asked.plain, quiet=planned.asked.quiet)
 
 
-def _lead(planned: Planned, parts: Sequence[RunPart], address: str | None) -> Experiment:
+def _lead(planned: ReproductionPlan, parts: Sequence[Part], address: str | None) -> Experiment:
     """How all trials together are placed. An address in the record of a cell is not joined
     (`fedtune.planning.resumption.left_cluster`)."""
     problems: list[str] = []
@@ -182,7 +182,7 @@ def _lead(planned: Planned, parts: Sequence[RunPart], address: str | None) -> Ex
     )
 
 
-def _result(planned: Planned, outcome: Outcome, seconds: float) -> Reproduced:
+def _result(planned: ReproductionPlan, outcome: Outcome, seconds: float) -> Reproduced:
     """Reads what there is, decides the sentences and writes page and tables."""
     from analysis.reproduce.page import write_all
 

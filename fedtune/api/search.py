@@ -23,7 +23,7 @@ from fedtune.execution import driver
 from fedtune.execution.queue import open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import AUTO, Progress, SearchRequest
+from fedtune.options import Progress, SearchRequest
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
 from fedtune.record.experiment import Experiment
@@ -63,8 +63,7 @@ def search(request: SearchRequest) -> Result:
 
     Progress goes to stderr, the run directory to `name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    planned = plan(request)
-    return carry_out(packed(planned) if request.slots == AUTO else planned, request)
+    return carry_out(packed(plan(request)), request)
 
 
 def carry_out(planned: Plan, shown: Progress) -> Result:

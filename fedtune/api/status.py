@@ -1,4 +1,5 @@
-"""`fedtune.status` and `fedtune.dashboard`: look at a run while it goes on, or after it."""
+"""`fedtune.status`, `fedtune.runs` and `fedtune.dashboard`: look at a run, or at all runs of a folder, while they go on
+or after them."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from typing import Any
 
 from analysis.auto import Auto, load_one
 from analysis.labels import Labels
+from analysis.reproduce.folder import Made, ReproductionRecord, load_made
 from analysis.runs import Run
 from analysis.runs import load_run as load
 from analysis.runs.best import Best, best_by_condition, best_of
@@ -24,6 +26,8 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.journal import copy_study, quiet_optuna
 from fedtune.record.run_directory import is_driven
 from search_spaces import run_folder
+from search_spaces.errors import UserError, sentence, short
+from search_spaces.files import given
 from search_spaces.leftovers import temporary_folder
 
 
@@ -35,9 +39,12 @@ def status(run: str | Path) -> dict[str, Any]:
     there is none in all, and `by_condition` has that of each.
 
     Of a search over several methods (`fedtune auto`): run, kind, metric, state, the outcome of its trials, leader, and
-    the leaderboard's rows."""
+    the leaderboard's rows. Of a figure or table (`fedtune reproduce`): run, the kind `reproduction`, name, title,
+    state, how many of its cells are over, and how many federations have ended or failed."""
     if (several := load_one(run)) is not None:
         return of_auto(several)
+    if ReproductionRecord.is_in(run):
+        return _of_reproduction(load_made(run))
     found = load(run)
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
@@ -98,7 +105,6 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
 
     The dashboard has no log-in: whoever reaches the port can change what it shows, so it gets a copy in a folder of
     this user alone, removed in the end. Raises `UserError` where it is not installed."""
-    from search_spaces.errors import UserError, sentence
 
     found = load(run)
     study = found.path / run_folder.STUDY
@@ -156,3 +162,45 @@ def _sigterm_ends() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+#: What tells a folder of ours: a run, a search over several methods, or a reproduction.
+_RECORDS = (run_folder.EXPERIMENT, run_folder.AUTO, run_folder.REPRODUCTION)
+
+
+def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
+    """The runs in `folder`, by name: what `status` says of each, and `problem`, the sentence that it is refused with
+    (None: it can be read; else only run and problem are there).
+
+    A folder without an experiment of ours is left out.
+
+    Raises `UserError` where `folder` is no directory."""
+    where = given(folder)
+    if not where.is_dir():
+        raise UserError(
+            f"There is no folder {short(repr(str(folder)))} with runs. The first search makes runs/; --help says more."
+        )
+    rows: list[dict[str, Any]] = []
+    for path in sorted(where.iterdir()):
+        if path.is_dir() and any((path / name).exists() for name in _RECORDS):
+            try:
+                rows.append(status(path) | {"problem": None})
+            except UserError as error:
+                rows.append({"run": str(path), "problem": str(error)})
+    return rows
+
+
+def _of_reproduction(made: Made) -> dict[str, Any]:
+    """What `status` says of a figure or table, all of whose cells are runs of their own."""
+    planned = made.planned
+    over = sum(is_over(run.frozen, Experiment.of(run)) for run in made.distinct)
+    return {
+        "run": str(made.path),
+        "kind": "reproduction",
+        "name": made.reproduction.name,
+        "title": made.reproduction.title,
+        "state": "running" if is_driven(made.path) else "finished" if over == planned else "resumable",
+        "cells": {"over": over, "planned": planned},
+        "done": made.done,
+        "failed": sum(made.failed.values()),
+    }

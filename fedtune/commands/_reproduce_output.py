@@ -19,7 +19,7 @@ from fedtune.api.reproduce import Reproduced
 from fedtune.commands._output import INTERRUPTED
 from fedtune.console import tables
 from fedtune.console.progress import duration
-from fedtune.planning.reproduction import Planned
+from fedtune.planning.reproduction import ReproductionPlan
 from fedtune.planning.time_left import TimeLeft
 from search_spaces import run_folder
 from search_spaces.errors import visible
@@ -44,7 +44,7 @@ def result(found: Reproduced, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def estimate(planned: Planned, found: TimeLeft | str, as_json: bool) -> None:
+def estimate(planned: ReproductionPlan, found: TimeLeft | str, as_json: bool) -> None:
     """Prints what --dry-run has found."""
     folder, here = shown(planned.folder), planned.record.here
     if as_json:

@@ -19,6 +19,17 @@ def status(found: dict[str, Any], as_json: bool) -> None:
         tables.print_json(found)
         return
     folder = shown(Path(found["run"]))
+    if found["kind"] == "reproduction":
+        cells, ended = found["cells"], f"{found['done']} federations trained, {found['failed']} failed"
+        over = f"{cells['over']} of {cells['planned']} runs ended"
+        tables.say(f"{folder}: {found['state']}. {found['title']}: {over}, {ended}.")
+    else:
+        _of_run(found, folder)
+    if found["state"] == "resumable":
+        tables.say("Go on with:", f"fedtune resume {quote(folder)}")
+
+
+def _of_run(found: dict[str, Any], folder: str) -> None:
     race = found["seed_rounds"]
     done = f"{found['done']}" if race else f"{found['done']} of {found['trials']}"
     tables.say(
@@ -39,8 +50,6 @@ def status(found: dict[str, Any], as_json: bool) -> None:
     for one in found["by_condition"]:
         said = one["estimate"] and Estimate(**one["estimate"])
         say_under(one["condition"], one["trial"], one["values"], one["params"], said, found["metric"][0])
-    if found["state"] == "resumable":
-        tables.say("Go on with:", f"fedtune resume {quote(folder)}")
 
 
 def say_estimate(found: Estimate | None, metric: str) -> None:

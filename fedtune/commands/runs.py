@@ -26,7 +26,7 @@ def command(
     from search_spaces.files import shown
 
     with reading("reading the runs"):
-        from fedtune.api.runs import runs
+        from fedtune.api.status import runs
 
         rows = runs(folder)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedtune.options import AUTO, AsJson, DryRun, SearchRequest
+from fedtune.options import AsJson, DryRun, SearchRequest
 
 if TYPE_CHECKING:
     from fedtune.planning.estimate import Estimate
@@ -36,9 +36,7 @@ def command(request: SearchRequest, *, dry_run: DryRun = False, as_json: AsJson 
     from fedtune.planning.pack_auto import packed
     from fedtune.planning.plan import plan
 
-    planned = plan(request)
-    if request.slots == AUTO:
-        planned = packed(planned)
+    planned = packed(plan(request))
     if dry_run:
         _output.estimate(_timed(planned, request), as_json)
     else:

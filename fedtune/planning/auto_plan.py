@@ -73,7 +73,6 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     if request.address is not None and request.slots is None:
         problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
     packing = placement(request, problems, trials=MAX_TRIALS, order=request.order)
-    _measurable(wanted, given, problems)
     if problems:
         raise UserError(*dict.fromkeys(problems))
     searches, excluded = _taking_part(request, wanted, given, folder, say)
@@ -84,20 +83,6 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, wanted, folder.name, candidates, excluded, rounds, packing.concurrency)
     return AutoPlan(folder, record, tuple(search for search, _ in found), _notes(record, packing.concurrency))
-
-
-def _measurable(wanted: Options, given: Mapping[str, Mapping[str, Any]], problems: list[str]) -> None:
-    """Adds a problem where the conditions do not measure the metric for any method."""
-    values: Mapping[str, Any] = next(iter(given.values()), {})
-    needed = [wanted.metric, *(one.metric for one in wanted.require)]
-    problems += [
-        f"{metric.name} is measured only where {metric.needs} is above 0, and it is 0. Raise it with --set "
-        f"{metric.needs}=VALUE."
-        for metric in (METRICS[name] for name in dict.fromkeys(needed) if name in METRICS and values)
-        if metric.needs and not values.get(metric.needs)
-    ]
-    if values and wanted.metric.startswith("val_") and not values.get("validation_fraction"):
-        problems.append("validation_fraction is 0, so there are no validation data to select on. Raise it with --set.")
 
 
 def _notes(record: AutoRecord, concurrency: int) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def command(asked: ReproduceRequest, **changes: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedRun:
     """One run: a cell of a table, or the grid of a heat map."""
 
     row: Row
@@ -80,7 +80,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Planned:
+class ReproductionPlan:
     """What is to be made now."""
 
     asked: ReproduceRequest
@@ -88,7 +88,7 @@ class Planned:
     reproduction: Reproduction
     record: Record
     #: Those of the rows and columns that were asked for.
-    parts: tuple[Part, ...]
+    parts: tuple[PlannedRun, ...]
 
     @property
     def is_declared(self) -> bool:
@@ -97,7 +97,7 @@ class Planned:
         return is_whole and self.asked.small
 
 
-def plan_reproduction(asked: ReproduceRequest) -> Planned:
+def plan_reproduction(asked: ReproduceRequest) -> ReproductionPlan:
     """Checks all of a request and what is in its folder. Raises one `UserError` with every problem; writes nothing."""
     problems: list[str] = []
     reproduction = declared(asked.name)
@@ -120,10 +120,10 @@ def plan_reproduction(asked: ReproduceRequest) -> Planned:
         _same_plan(asked, folder, record, parts)
     # What is one cell of several rows is run once.
     wanted = {part.folder: part for part in parts if (part.row.name, part.place) in chosen}
-    return Planned(asked, folder, reproduction, record, tuple(wanted.values()))
+    return ReproductionPlan(asked, folder, reproduction, record, tuple(wanted.values()))
 
 
-def planned_again(folder: Path) -> Planned:
+def planned_again(folder: Path) -> ReproductionPlan:
     """What was begun in `folder`: the rows and columns of which there is a run. Raises `UserError` as
     `plan_reproduction`."""
     check_plain_made(folder)
@@ -174,7 +174,7 @@ def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
 
 def _part(
     asked: ReproduceRequest, reproduction: Reproduction, folder: Path, row: Row, place: Place, problems: list[str]
-) -> Part:
+) -> PlannedRun:
     cells, name = folder / run_folder.CELLS, cell_name(reproduction, row, place)
     rounds, seeds = size(asked, reproduction)
     paper = next(iter(reproduction.datasets))
@@ -200,7 +200,7 @@ def _part(
         if reproduction.heatmap
         else RunRequest(row.method, **shared)
     )
-    return Part(row, place, cells / name, request, settled(request, problems))
+    return PlannedRun(row, place, cells / name, request, settled(request, problems))
 
 
 def size(asked: ReproduceRequest, reproduction: Reproduction) -> tuple[int | None, int]:
@@ -209,7 +209,7 @@ def size(asked: ReproduceRequest, reproduction: Reproduction) -> tuple[int | Non
     return asked.rounds or rounds, asked.seeds or seeds
 
 
-def _record(asked: ReproduceRequest, reproduction: Reproduction, first: Part) -> Record:
+def _record(asked: ReproduceRequest, reproduction: Reproduction, first: PlannedRun) -> Record:
     """What is planned here, beside what the paper did."""
     from trainables import registry
 
@@ -245,7 +245,7 @@ def _setting(settings: Settings, seeds: int, data_dir: str | None) -> Setting:
 # -- what is there already -----------------------------------------------------------------------------------------
 
 
-def _same_plan(asked: ReproduceRequest, folder: Path, record: Record, parts: tuple[Part, ...]) -> None:
+def _same_plan(asked: ReproduceRequest, folder: Path, record: Record, parts: tuple[PlannedRun, ...]) -> None:
     """Raises `UserError` where the folder, or a run in it, was begun with another plan."""
     if not Record.is_in(folder):
         return  # an empty folder
@@ -269,7 +269,7 @@ def _same_plan(asked: ReproduceRequest, folder: Path, record: Record, parts: tup
             _same_run(part)
 
 
-def _same_run(part: Part) -> None:
+def _same_run(part: PlannedRun) -> None:
     """Raises `UserError` where the run of a part is another one than would be begun now."""
     found = Experiment.read(part.folder)
     wanted = {key: value for key, value in _values(part).items() if value != "auto"}
@@ -286,7 +286,7 @@ def _same_run(part: Part) -> None:
         )
 
 
-def _values(part: Part) -> dict[str, object]:
+def _values(part: PlannedRun) -> dict[str, object]:
     """Every value of the run that is the same in all its trials."""
     if part.is_grid:
         return dict(part.settings.values)

@@ -16,7 +16,7 @@ from analysis.runs import load_run as load
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import START_UP, Known, taking_part, timed_cost
 from fedtune.planning.plan import placement
-from fedtune.planning.reproduction import Part, Planned
+from fedtune.planning.reproduction import PlannedRun, ReproductionPlan
 from search_spaces.errors import UserError
 
 #: Where fewer rounds of a row are left, timing two or three of them would take a tenth as long as all, or longer.
@@ -82,14 +82,14 @@ class TimeLeft:
 class _Group:
     """Runs whose rounds cost alike: of one row, under equally many clients that take part."""
 
-    first: Part
+    first: PlannedRun
     row: str
     #: The rounds of single seeds that each trial has left, and the seconds of those that were recorded.
     left: list[int] = field(default_factory=list)
     recorded: list[float] = field(default_factory=list)
 
 
-def time_left(planned: Planned, say: Callable[[str], object], *, thorough: bool = False) -> TimeLeft | str:
+def time_left(planned: ReproductionPlan, say: Callable[[str], object], *, thorough: bool = False) -> TimeLeft | str:
     """What is to be run now; in its place a sentence where nothing is left, or where nothing is known and timing would
     take about as long as running, unless it is to be `thorough`. `say` is told what is being timed.
 
@@ -145,7 +145,7 @@ def time_left(planned: Planned, say: Callable[[str], object], *, thorough: bool 
     return TimeLeft(seconds, low, high, trials, rounds, packing.concurrency, paces)
 
 
-def _left(part: Part, run: Run | None) -> list[int]:
+def _left(part: PlannedRun, run: Run | None) -> list[int]:
     """The rounds of single seeds that each trial has left which has not ended."""
     rounds, each = int(part.values()["rounds"]), part.each
     if run is None:

@@ -89,7 +89,7 @@ def test_the_first_page_that_is_watched(run: Path, seen: Seen, monkeypatch: pyte
     ("words", "module", "name", "doing"),
     [
         (("status", "{run}"), "fedtune.api.status", "status", "reading the run"),
-        (("runs", "{folder}"), "fedtune.api.runs", "runs", "reading the runs"),
+        (("runs", "{folder}"), "fedtune.api.status", "runs", "reading the runs"),
         (("export", "{run}", "--where", "omega=0.1"), "fedtune.api.export", "export", "reading the run"),
     ],
     ids=("status", "runs", "export"),

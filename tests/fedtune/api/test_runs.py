@@ -60,6 +60,10 @@ def test_a_reproduction_is_one_row_of_its_kind(tmp_path: Path, monkeypatch: pyte
     lines = CliRunner().invoke(app, ["runs", str(tmp_path)]).stdout.splitlines()[3:]
     assert f"reproduction, {figure.reproduction.title}, 1 of 1 runs ended" in lines[0] and "finished" in lines[0]
     assert f"{planned - 1} of {planned} runs ended" in lines[1]
+    assert fedtune.status(table.path) | {"problem": None} == second
+    said = CliRunner().invoke(app, ["status", str(table.path)]).stdout
+    assert f"{planned - 1} of {planned} runs ended, {second['done']} federations trained, 0 failed." in said
+    assert f"fedtune resume {table.path}" in said
     (table.path / run_folder.REPRODUCTION).write_text("version: [")
     assert fedtune.runs(tmp_path)[1].keys() == {"run", "problem"}
 

@@ -15,7 +15,7 @@ from fedtune.machine import resources
 from fedtune.options import ReproduceRequest
 from fedtune.planning import time_left as module
 from fedtune.planning.estimate import START_UP, RoundCost
-from fedtune.planning.reproduction import Planned, plan_reproduction
+from fedtune.planning.reproduction import ReproductionPlan, plan_reproduction
 from fedtune.planning.time_left import TimeLeft, time_left
 from tests.analysis import synthetic
 
@@ -37,7 +37,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return found
 
 
-def planned(runs: Path, **changes: Any) -> Planned:
+def planned(runs: Path, **changes: Any) -> ReproductionPlan:
     asked: dict[str, Any] = {"name": "fedmdcg-table1", "small": True, "rows": ROWS, "rounds": 10, "seeds": 3}
     return plan_reproduction(ReproduceRequest(**asked | {"runs_dir": str(runs)} | changes))
 
