@@ -1,4 +1,4 @@
-# make demo    set up, search on real digits, report, train the winner
+# make demo    set up what fedtune itself needs, search on real digits, report, train the winner
 # make test    set up, run what protects a change: under five minutes on two idle cores
 # make test TOUCHED=1   of these, the test files that what is not committed or not upstream touches; TOUCHED=REVISION since then
 # make test-slow   set up, run the slower tests that continuous integration runs too: pages, kills, resumes
@@ -38,6 +38,8 @@ VENV      := .venv
 BIN       := $(VENV)/bin
 # LOCKED=1 installs the files of locked.txt, with their hashes; the stamp is another one, so that neither is taken for the other.
 INSTALLED := $(VENV)/installed$(if $(LOCKED),-locked)
+# Without what tests and documents need; locked.txt knows all of it only.
+CORE      := $(if $(LOCKED),$(INSTALLED),$(VENV)/installed-core)
 PYTHON    ?= python3
 HEARTBEAT := $(PYTHON) scripts/heartbeat.py
 # The tests of one file share what takes long to make, so a file stays in one process. Which files come first,
@@ -57,7 +59,7 @@ export PYTHON LOCKED
 
 .PHONY: demo test test-slow test-nightly nightly durations golden chromium data test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
-demo: $(INSTALLED)
+demo: $(CORE)
 	@scripts/demo.sh
 
 test: $(INSTALLED)
@@ -174,6 +176,10 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml $(if $(LOCKED),$(wildcard locked.txt))
 	@$(HEARTBEAT) --watch $(VENV) "Installing" scripts/install.sh
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-core: pyproject.toml
+	@test $(VENV)/installed -nt pyproject.toml || $(HEARTBEAT) --watch $(VENV) "Installing" scripts/install.sh core
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .venv-peers .durations .nightly .gallery bench site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

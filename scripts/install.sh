@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv and installs fedtune with everything its tests need; called by make through scripts/heartbeat.py.
+# Makes .venv and installs fedtune with everything its tests need, or, as `install.sh core`, with what it needs itself;
+# called by make through scripts/heartbeat.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -40,7 +41,9 @@ if [ -n "${LOCKED:-}" ]; then
     # fedtune itself is this folder; hatchling, which installs it, is among the locked files.
     .venv/bin/python -m pip install --quiet --no-compile --no-deps --no-build-isolation --editable .
 else
-    .venv/bin/python -m pip install --quiet --no-compile --editable '.[dev]'
+    what='.[dev]'
+    if [ "${1:-}" = core ]; then what=.; fi
+    .venv/bin/python -m pip install --quiet --no-compile --editable "$what"
 fi
 # Compiled on every core (pip uses one), and not left to the first import: where PYTHONDONTWRITEBYTECODE is set that would compile each
 # time, and every process takes more than twice as long to start. A few files of other packages are templates and do not compile.

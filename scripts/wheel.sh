@@ -28,6 +28,12 @@ files = {"search_spaces": "presets/dfrd_fig5.yaml", "analysis": "published/dfrd_
 for package, file in files.items():
     assert importlib.resources.files(package).joinpath(file).is_file(), f"the wheel lacks {package}/{file}"
 PYTHON
-"$work/venv/bin/fedtune" --help >/dev/null
-"$work/venv/bin/fedtune" spaces dfrd
+fedtune=$work/venv/bin/fedtune
+"$fedtune" --help >/dev/null
+"$fedtune" spaces dfrd
+"$fedtune" search fedavg --trials 2 --rounds 2 --set local_steps=2 --name first
+"$fedtune" report runs/first
+"$fedtune" export runs/first -o best.yaml
+"$fedtune" run best.yaml --seeds 1 --name last
+ls runs/first/report.html runs/last/trials/0000/model-*.safetensors >/dev/null
 echo "The wheel works."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -105,3 +108,40 @@ def test_a_set_up_that_fails_is_not_taken_for_done(checkout: Path) -> None:
     bare = script(checkout / "bare", 'if [ "$1" = "-m" ]; then exit 1; fi\nexec ' + sys.executable + ' "$@"\n')
     done = call(checkout, "make", "install", f"PYTHON={bare}")
     assert done.returncode == 2 and not (checkout / ".venv" / "installed").exists()
+
+
+def test_the_demo_installs_what_fedtune_itself_needs(checkout: Path) -> None:
+    asked = script(checkout / "asked", f'echo "$@" >> {checkout}/calls\nexit 1\n')
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").symlink_to(asked)
+    for words, what in ((("core",), "."), ((), ".[dev]")):
+        call(checkout, "scripts/install.sh", *words, PYTHON=sys.executable)
+        *_, last = (checkout / "calls").read_text().splitlines()
+        assert last.endswith(f"--editable {what}")
+    assert "installed-core" in call(checkout, "make", "-n", "demo").stdout
+    assert "installed-core" not in call(checkout, "make", "-n", "demo", "LOCKED=1").stdout
+    assert "installed-core" not in call(checkout, "make", "-n", "test").stdout
+
+
+#: What is imported where its name is another one than the package's.
+MODULES = {"pyyaml": "yaml", "pillow": "PIL", "scikit-learn": "sklearn"}
+#: Packages of extras, which what needs them asks for, and says so where they are missing.
+OPTIONAL = {"kaleido", "choreographer", "optuna_dashboard"}
+
+
+def test_what_is_installed_needs_no_package_of_the_tests() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [re.match(r"[\w-]+", text)[0].lower() for text in project["dependencies"]]  # type: ignore[index]
+    ours = {"fedtune", "search_spaces", "trainables", "analysis"}
+    allowed = {MODULES.get(name, name.replace("-", "_")) for name in names} | ours | sys.stdlib_module_names
+    strange = {}
+    for path in (path for package in ours for path in (ROOT / package).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        of_module = {id(node) for node in tree.body}
+        for node in ast.walk(tree):
+            found = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            for name in (one.partition(".")[0] for one in found):
+                if name not in allowed and not (name in OPTIONAL and id(node) not in of_module):
+                    strange[name] = str(path.relative_to(ROOT))
+    assert strange == {}
