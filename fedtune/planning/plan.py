@@ -24,7 +24,7 @@ from fedtune.options import AUTO, MAX_SEEDS, AutoRequest, RunRequest, SearchRequ
 from fedtune.planning import checks, configuration
 from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.objects import spelled
-from fedtune.planning.preflight import preflight, under_conditions
+from fedtune.planning.preflight import Checked, preflight, under_conditions
 from fedtune.planning.selection import Selection, selectable, selected_by
 from fedtune.planning.settings import Settings, overrides, settled
 from fedtune.planning.warm_start import known, opened
@@ -134,8 +134,23 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         facts["sampler_file"] = own
     if problems:
         raise UserError(*dict.fromkeys(problems))
-    final = subject.kind == "run"
-    space = dataclasses.replace(space, metric=selection.metric, fix=checked.values if final else space.fix)
+    experiment, space = _experiment(subject, checked, packing, request)
+    if not isinstance(request, SearchRequest):
+        notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
+        return Plan(subject.folder, experiment, space, facts, notes, checked.values)
+    start = known(experiment, space, facts, earlier)
+    notes = (*_notes(request, experiment, space), *_at_once(request, start.experiment), *subject.notes, *start.notes)
+    facts |= start.facts
+    return Plan(subject.folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
+
+
+def _experiment(
+    subject: Subject, checked: Checked, packing: resources.Packing, request: SearchRequest | RunRequest
+) -> tuple[Experiment, Space]:
+    """What is recorded of the request, and the space: of a final run with every value, as it was completed."""
+    selection, budget, final = subject.selection, subject.budget, subject.kind == "run"
+    fixed = checked.values if final else subject.space.fix
+    space = dataclasses.replace(subject.space, metric=selection.metric, fix=fixed)
     experiment = Experiment(
         name=subject.folder.name,
         kind=subject.kind,
@@ -155,7 +170,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
         time=subject.time,
-        data_dir=absolute(data),
+        data_dir=absolute(request.data_dir),
         order=packing.order,
         lag=resources.lag(packing.slots),
         early=resources.early(packing.slots),
@@ -168,13 +183,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         log=_trackers(request) if isinstance(request, SearchRequest) else (),
         source=subject.source,
     )
-    if not isinstance(request, SearchRequest):
-        notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
-        return Plan(subject.folder, experiment, space, facts, notes, checked.values)
-    start = known(experiment, space, facts, earlier)
-    notes = (*_notes(request, experiment, space), *_at_once(request, start.experiment), *subject.notes, *start.notes)
-    facts |= start.facts
-    return Plan(subject.folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
+    return experiment, space
 
 
 # -- a search ----------------------------------------------------------------------------------------------------------
