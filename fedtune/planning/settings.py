@@ -19,7 +19,7 @@ from search_spaces.files import given
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
 from trainables import data
-from trainables.data import objects, own
+from trainables.data import libraries, objects, own
 from trainables.data.partition import NATURAL
 
 #: Where a round's clients would compute more multiply-adds with the model cnn, the small profile has another model
@@ -281,6 +281,8 @@ def _dataset(name: str) -> str:
     except UserError:
         return name  # told where the data set is loaded
     path = reference.path
+    if libraries.is_named(path):
+        return str(libraries.whole(reference))
     if "/" in path or path.endswith(own.SUFFIXES) or Path(path).is_dir():
         return str(dataclasses.replace(reference, path=str(given(path, "--dataset").resolve())))
     return name

@@ -4,6 +4,7 @@
     data = load("cifar10", data_dir="/data")     # downloaded on first use, or read from there
     data = load("mydata.npz"); load("photos/")   # the user's own
     data = load("people.csv?label=y&client=hospital")
+    data = load("hf:ylecun/mnist"); load("torchvision:KMNIST")      # known by name in another library
 
 Nothing here imports torch, torchvision or scikit-learn before it is needed: a data set that has been prepared is four
 memory maps and a small file.
@@ -21,7 +22,7 @@ from pathlib import Path
 from search_spaces import plugins
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import given
-from trainables.data import cache, fetch, own, readers
+from trainables.data import cache, fetch, libraries, own, readers
 from trainables.data.dataset import Dataset, Raw, Shape
 from trainables.data.own import Reference
 from trainables.data.source import Source
@@ -91,6 +92,8 @@ def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
     if name_or_path in _sources():
         return _registered(_sources()[name_or_path], data_dir)
     asked = own.Reference.read(name_or_path)
+    if libraries.is_named(asked.path):
+        return libraries.load(asked, cache.home() / "downloads" if data_dir is None else given(data_dir))
     path = given(asked.path)
     if path.is_dir() or (path.suffix in own.SUFFIXES and path.exists()):
         return own.load(asked, path)

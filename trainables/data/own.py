@@ -119,13 +119,14 @@ def load(asked: Reference, path: Path) -> Dataset:
     if is_folder:
         return _load_folder(path, asked.size(), name)
     options = [asked.label, asked.client, asked.samples] if asked != Reference(asked.path) else []
-    key = cache.key(path.suffix.removeprefix("."), _VERSION, *options, _content([path]))
+    key = cache.key(path.suffix.removeprefix("."), _VERSION, *options, content_of([path]))
     if path.suffix in table.SUFFIXES:
         return cache.prepare(key, name, name, lambda work: table.read(path, asked.label, asked.client))
     return cache.prepare(key, name, name, lambda work: read_npz(path, asked.label, asked.client, asked.samples))
 
 
-def _content(files: list[Path]) -> str:
+def content_of(files: list[Path]) -> str:
+    """A hash of these files. Raises `UserError` where one cannot be read."""
     try:
         for file in files:
             file.open("rb").close()
@@ -167,7 +168,7 @@ def _load_folder(root: Path, size: tuple[int, int] | None, title: str) -> Datase
     # content.
     names = [[(name, len(group)) for name, group in classes.items()] for classes in listed]
     name = root.resolve().name + title.removeprefix(root.name)
-    key = cache.key("folder", _VERSION, names, *([size] if size else []), _content(files))
+    key = cache.key("folder", _VERSION, names, *([size] if size else []), content_of(files))
     return cache.prepare(key, name, name, lambda work: _read_folder(listed, size))
 
 
@@ -221,10 +222,10 @@ def read_npz(path: Path, label: str | None = None, client: str | None = None, sa
             raise UserError(sentence(both, "of the same length", got, where))
         if len(first) == 0:
             raise UserError(sentence(chosen[place // each * each], "at least one image", Shown("none"), where))
-    names, numbers = _labels(y, key_y, where)
+    names, numbers = labels_of(y, key_y, where)
     if len(names) < 2:
         raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {names[0]}"), where))
-    owners, of = _labels(owner, chosen[2::each], where, what="clients") if client is not None else ((), None)
+    owners, of = labels_of(owner, chosen[2::each], where, what="clients") if client is not None else ((), None)
     if any(part.ndim == 2 for part in x):
         usual = "tokens" if all(part.dtype.kind in "iu" for part in x) else "vectors"
         size = _vocabulary(x, keys, vocabulary, where) if (samples or usual) == "tokens" else 0
@@ -233,7 +234,7 @@ def read_npz(path: Path, label: str | None = None, client: str | None = None, sa
         raise UserError(sentence("samples", "left out for images", samples, where))
     if of is not None:
         raise UserError(sentence("client", "left out for images, whose clients are drawn", client, where))
-    return _images(x, keys, numbers, names, where)
+    return images_of(x, keys, numbers, names, where)
 
 
 def _vectors(
@@ -284,7 +285,8 @@ def _vocabulary(x: list[NDArray[Any]], keys: tuple[str, ...], given: NDArray[Any
     return most if given is not None else highest + 1
 
 
-def _images(x: list[NDArray[Any]], keys: tuple[str, ...], y: list[Labels], names: tuple[str, ...], where: str) -> Raw:
+def images_of(x: list[NDArray[Any]], keys: tuple[str, ...], y: list[Labels], names: tuple[str, ...], where: str) -> Raw:
+    """Images of a training part, and perhaps a test part, as a data set."""
     pixels = _pixels(x, keys, where)
     stored = [_channels_first(value, key, where) for value, key in zip(pixels.stored, keys, strict=True)]
     shape = stored[0].shape[1:]
@@ -361,7 +363,7 @@ def _listed(words: tuple[str, ...]) -> str:
     return ", ".join(words[:-1]) + f" and {words[-1]}"
 
 
-def _labels(
+def labels_of(
     arrays: list[NDArray[Any]], keys: tuple[str, ...], where: str, what: str = "classes"
 ) -> tuple[tuple[str, ...], list[Labels]]:
     """The names of the classes (or clients) of the training part, sorted, and of each part which they are."""

@@ -29,8 +29,14 @@ SUFFIXES = (".csv", ".parquet")
 
 def read(path: Path, label: str | None, client: str | None) -> Raw:
     """The data set in that file. Raises `UserError` with one sentence where it cannot be used."""
-    where = str(path)
-    frame = _frame(path)
+    return of_frames([_frame(path)], label, client, str(path))
+
+
+def of_frames(frames: list[pd.DataFrame], label: str | None, client: str | None, where: str) -> Raw:
+    """The same of a table that is read, or of its training and its test part."""
+    import pandas as pd
+
+    frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     columns = [str(name) for name in frame.columns]
     frame.columns = columns
     if label is None:
@@ -49,7 +55,10 @@ def read(path: Path, label: str | None, client: str | None) -> Raw:
     x = np.stack([_numbers(frame[name], name, where) for name in features], axis=1)
     names, y = classes(frame[label].to_numpy(), label, where)
     owners, of = classes(frame[client].to_numpy(), client, where) if client is not None else ((), np.zeros_like(y))
-    return split(x, y, names, of, owners, where)
+    if len(frames) == 1:
+        return split(x, y, names, of, owners, where)
+    n = len(frames[0])
+    return vectors((x[:n], x[n:]), (y[:n], y[n:]), names, (of[:n], of[n:]), owners)
 
 
 def split(
