@@ -180,6 +180,9 @@ class Method:
     #: Whether clients end with models of their own, where that depends on the configuration (see
     #: `has_personal_models`). None: the rest of this record tells.
     keeps_models: Callable[[Any], bool] | None = None
+    #: Whether `server` goes over the uploads once, in order, and needs no two of them at the same time, under a
+    #: configuration. It does nothing else before: the clients train while it goes over them, see `wire.OnePass`.
+    one_pass: bool | Callable[[Any], bool] = False
     #: Whether the data must be images, as the method generates such; without it, vectors will do.
     images: bool = False
     #: Whether the first `rounds` rounds of a run would be others if more rounds than these were planned, under a
@@ -225,6 +228,10 @@ class Method:
         """Whether label counts leave the clients under this configuration."""
         sends = self.shares_label_counts
         return sends(config) if callable(sends) else sends
+
+    def reads_once(self, config: Any) -> bool:
+        """Whether the server goes over the uploads once under this configuration (`one_pass`)."""
+        return self.one_pass(config) if callable(self.one_pass) else self.one_pass
 
     def measures_virtual(self, config: Any) -> bool:
         """Whether `g_acc_virtual` is measured under this configuration."""

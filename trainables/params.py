@@ -55,23 +55,43 @@ def is_same(one: tuple[tuple[str, Tensor, int], ...] | None, other: tuple[tuple[
     return all(a[0] == b[0] and a[1] is b[1] and a[2] == b[2] for a, b in zip(one, other, strict=True))
 
 
-def average(many: Iterable[tuple[Params, float]]) -> Params:
-    """The weighted mean of equally shaped parameters; weights are normalised to sum to one.
+class WeightedSum:
+    """A weighted sum of equally shaped parameters that takes them in one after the other and keeps none of them.
 
-    Sums run in float64 in the given order. Integer buffers are taken from the first entry."""
-    entries = list(many)
-    total = sum(weight for _, weight in entries)
-    first = entries[0][0]
-    mean: Params = {}
-    for name, tensor in first.items():
-        if not tensor.is_floating_point():
-            mean[name] = tensor
-            continue
-        accumulator = torch.zeros_like(tensor, dtype=torch.float64)
-        for params, weight in entries:
-            accumulator += weight * params[name].double()
-        mean[name] = (accumulator / total).to(tensor.dtype)
-    return mean
+    Sums run in float64 in the order of `add`. Integer buffers are those of the first entry."""
+
+    def __init__(self) -> None:
+        self._weight = 0.0
+        self._sums: Params = {}
+        self._first: Params = {}
+
+    @torch.no_grad()
+    def add(self, params: Params, weight: float) -> None:
+        """Adds `weight` times `params`."""
+        if not self._first:
+            self._first = {n: t if not t.is_floating_point() else t.new_empty(0) for n, t in params.items()}
+            floats = [(name, tensor) for name, tensor in params.items() if tensor.is_floating_point()]
+            self._sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in floats}
+        self._weight += weight
+        for name, total in self._sums.items():
+            total += weight * params[name].double()
+
+    def mean(self) -> Params:
+        """The sum divided by the sum of the weights. Raises `ValueError` where nothing was added."""
+        if not self._first:
+            raise ValueError("There is no mean of no parameters.")
+        return {
+            name: (self._sums[name] / self._weight).to(first.dtype) if name in self._sums else first
+            for name, first in self._first.items()
+        }
+
+
+def average(many: Iterable[tuple[Params, float]]) -> Params:
+    """The weighted mean of equally shaped parameters; weights are normalised to sum to one. See `WeightedSum`."""
+    found = WeightedSum()
+    for params, weight in many:
+        found.add(params, weight)
+    return found.mean()
 
 
 def pack(prefix: str, params: Mapping[str, Tensor]) -> Payload:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,3 +37,30 @@ class Upload:
 
     client: int
     payload: Payload
+
+
+class OnePass(Sequence[Upload]):
+    """The uploads of a round for a server that goes over them once (`Method.one_pass`): each is made when it is asked
+    for, and nobody keeps it. How many there are is known before."""
+
+    def __init__(self, count: int, uploads: Iterator[Upload]) -> None:
+        self._count, self._uploads, self._asked = count, uploads, False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Upload]:
+        """Raises `TypeError` where they were gone over before."""
+        if self._asked:
+            raise TypeError("The server goes over the uploads a second time, and its method says `one_pass`.")
+        self._asked = True
+        return self._uploads
+
+    def __getitem__(self, place: object) -> Any:
+        """Raises `TypeError`: there is no upload before or after that which is at hand."""
+        raise TypeError("The server asks for one of the uploads by its place, and its method says `one_pass`.")
+
+    def exhaust(self) -> None:
+        """Makes the uploads that the server has not asked for."""
+        for _ in self._uploads:
+            pass

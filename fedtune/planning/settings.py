@@ -26,7 +26,10 @@ from trainables.data.partition import NATURAL
 #: unless one is named. It is counted and not timed, so that a request means the same on every machine. A core does so
 #: many in five to ten seconds.
 MULTIPLY_ADDS = 500e9
-QUICK: Mapping[str, Value] = {"model": "lenet5"}
+QUICK = "lenet5"
+#: The same where clients train sub-models of different widths: one that normalises batches, as the narrow ones of
+#: lenet5 do not learn and at rates of the small profiles diverge.
+QUICK_NORMALISED = "lenet_code"
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,13 @@ def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Setting
     chosen: list[str] = []
     if not request.paper and not problems and "model" not in fixed and values.get("model") == "auto":
         costs = _round_of_cnn({**defaults, **values}, request.data_dir) if "dataset" in values else 0.0
-        if costs > MULTIPLY_ADDS and _is_possible(request.method, {**defaults, **values, **QUICK}):
-            fixed, values = {**fixed, **QUICK}, {**values, **QUICK}
+        quick: Value = QUICK_NORMALISED if values.get("rho", 0) else QUICK
+        if costs > MULTIPLY_ADDS and _is_possible(request.method, {**defaults, **values, "model": quick}):
+            fixed, values = {**fixed, "model": quick}, {**values, "model": quick}
             chosen.append(
-                f"Model lenet5: with cnn, which the papers have on such images, the clients of a round would compute "
+                f"Model {quick}: with cnn, which the papers have on such images, the clients of a round would compute "
                 f"{costs / 1e9:,.0f} billion multiply-adds, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the small "
-                f"profile takes lenet5. --set model=cnn takes cnn."
+                f"profile takes {quick}. --set model=cnn takes cnn."
             )
     left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
     return Settings(left, values, options, defaults, tuple(chosen), (*chosen, *_hint(left, request.space)))

@@ -62,14 +62,14 @@ def test_clients_train_as_without_and_are_measured_by_what_they_kept(
     """The first round's losses are the same bits: in training a batch is normalised by itself. The logits by which a
     client is measured are others; on the toy's few samples they may be right equally often."""
     measured: list[Tensor] = []
-    local_metrics = evaluation.local_metrics
+    measure = evaluation.measured
 
-    def watched(fed: Any, data: Any, models: Any, *measures: Any) -> Any:
-        client, load = sorted(models.items())[0]
-        measured.append(evaluation.logits_of(load(), data, data.test, data.test.shares[client]))
-        return local_metrics(fed, data, models, *measures)
+    def watched(module: Any, data: Any, client: int, *measures: Any) -> Any:
+        if client == 0:
+            measured.append(evaluation.logits_of(module, data, data.test, data.test.shares[client]))
+        return measure(module, data, client, *measures)
 
-    monkeypatch.setattr(evaluation, "local_metrics", watched)
+    monkeypatch.setattr(evaluation, "measured", watched)
     more = {"stragglers": 0.0, "local_steps": 5} | NORMALISED[name]
     if "predict" in registry.declared(name):
         more["predict"] = "head"  # by prototypes the toy is as well as solved either way

@@ -247,7 +247,7 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
 WAITS: dict[str, tuple[int, str, str]] = {
     "local.train": (1, "training", "the mean loss of its steps, asked for once all are under way"),
     "executors._train_group": (1, "client", "the same of all clients of one shape at once"),
-    "evaluation.local_metrics": (1, "client part", "predictions; right ones are counted on the processor"),
+    "evaluation.measured": (1, "client part", "predictions; right ones are counted on the processor"),
     "evaluation.global_metrics": (2, "model part", "predictions, from which every client's accuracy follows; the loss"),
     "evaluation.accuracy": (1, "model part", "predictions"),
     "fedkd.compressed": (

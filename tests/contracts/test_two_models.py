@@ -38,7 +38,7 @@ def test_what_lies_beside_the_main_model_is_measured_in_its_own_network(fraction
     assert row.keys() - expected.keys() == names <= METRICS.keys()
     assert all(row[key] == value for key, value in expected.items() if not key.startswith("seconds"))
     second.load_state_dict(beside)
-    metrics, _ = evaluation.local_metrics(s.fed, s.data, {i: lambda: second for i in range(4)})
+    metrics, _ = evaluation.local_metrics(s.fed, s.data, {i: evaluation.measured(second, s.data, i) for i in range(4)})
     assert {name: row[name.replace("local", "shared_local")] for name in metrics if "local" in name} == {
         name: value for name, value in metrics.items() if "local" in name
     }

@@ -92,8 +92,13 @@ def caching(method: Method) -> Method:
 
     def server(config: ModelCache, fed: Federation, state: Any, uploads: Sequence[Upload], rng: Rng) -> Any:
         after = method.server(config, fed, state, uploads, rng)
-        keeps = config.model_cache or config.readout == "oca"
-        return replace(after, cache=remember(config, fed, state.cache, uploads)) if keeps else after
+        return replace(after, cache=remember(config, fed, state.cache, uploads)) if keeps(config) else after
+
+    def keeps(config: ModelCache) -> bool:
+        return config.model_cache or config.readout == "oca"
+
+    def one_pass(config: ModelCache) -> bool:
+        return method.reads_once(config) and not keeps(config)
 
     def global_model(config: ModelCache, fed: Federation, state: Any) -> Params:
         return chosen(config, _own(config, fed, state), state.cache)
@@ -106,7 +111,7 @@ def caching(method: Method) -> Method:
         assert model is not None
         return model
 
-    return replace(method, server=server, global_model=global_model, readouts=readouts)
+    return replace(method, server=server, global_model=global_model, readouts=readouts, one_pass=one_pass)
 
 
 def oca_limit(values: Mapping[str, object], **more: object) -> Limit:

@@ -164,6 +164,7 @@ def half_shared(
         download=download,
         job=job,
         server=server,
+        one_pass=True,
         global_model=no_global_model,
         limits=(Limit({"clients": 1}, equals="local", other={"clients": 1}),),
         **declared,

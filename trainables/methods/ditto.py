@@ -184,6 +184,7 @@ METHOD = Method(
     job=job,
     job_applies=equally_long,
     server=fedavg.server,
+    one_pass=True,
     other_networks={SHARED: shared_network},
     limits=(
         Limit({"lambda": 0}, equals="local"),

@@ -44,4 +44,5 @@ METHOD = Method(
     download=fedavg.download,
     job=fedavg.job,
     server=adaptive_server(second),
+    one_pass=True,
 )

@@ -83,6 +83,7 @@ METHOD = caching(
         download=download,
         job=job,
         server=server,
+        one_pass=True,
         virtual=True,
         limits=(Limit({"readout": "oca"}, equals="fedavg"),),
     )

@@ -92,5 +92,6 @@ METHOD = Method(
     download=fedavg.download,
     job=fedavg.job,
     server=server,
+    one_pass=True,
     limits=(Limit({"server_momentum": 0.0, "server_lr": 1.0}, equals="fedavg"),),
 )

@@ -114,6 +114,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    one_pass=True,
     personal=Personal(fine_tuning, fine_tuned),
     limits=(Limit({"frozen": "none", "finetune_epochs": 0}, equals="fedavg"),),
 )

@@ -156,6 +156,7 @@ METHOD = caching(
         download=download,
         job=job,
         server=server,
+        one_pass=True,
         limits=(
             Limit({"gamma": 0}, equals="fedavg"),
             oca_limit({"gamma": 0}),

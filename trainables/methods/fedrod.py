@@ -148,6 +148,7 @@ METHOD = Method(
     download=fedavg.download,
     job=job,
     server=fedavg.server,
+    one_pass=True,
     client_network=client_network,
     around=around,
 )

@@ -45,5 +45,6 @@ METHOD = Method(
     download=fedavg.download,
     job=fedavg.job,
     server=adaptive_server(second),
+    one_pass=True,
     limits=(Limit({"beta2": 1.0}, equals="fedadam", other={"beta2": 1.0}),),
 )

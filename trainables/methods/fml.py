@@ -154,6 +154,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    one_pass=True,
     architectures=mutual_pair.architectures,
     client_network=mixed.client_network,
     global_network=mutual_pair.shared_network,

@@ -83,6 +83,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    one_pass=True,
     global_model=no_global_model,
     virtual=True,
 )

@@ -136,6 +136,7 @@ METHOD = caching(
         download=fedavg.download,
         job=job,
         server=fedavg.server,
+        one_pass=True,
         limits=(
             Limit({"mu": 0}, equals="fedavg"),
             oca_limit({"mu": 0}),

@@ -149,6 +149,7 @@ METHOD = Method(
     download=fedavg.download,
     job=job,
     server=fedavg.server,
+    one_pass=True,
     personal=Personal(adapting, fedavg.job),
     limits=(Limit({"alpha": 0}, equals="fedavg"),),
 )

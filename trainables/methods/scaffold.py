@@ -121,11 +121,10 @@ def new_control(own: Params, common: Params, received: Params, trained: Params, 
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """One step to the clients' unweighted average, and the mean of the controls over all N clients."""
-    mean = average((unpack("model", u.payload), 1.0) for u in uploads)
-    changes = average((unpack("control", u.payload), 1.0) for u in uploads)
-    share = len(uploads) / fed.clients
+    mean = average((u.payload, 1.0) for u in uploads)
+    changes, share = unpack("control", mean), len(uploads) / fed.clients
     return State(
-        towards(state.model, mean, config.server_lr),
+        towards(state.model, unpack("model", mean), config.server_lr),
         {name: c + share * changes[name] for name, c in state.control.items()},
     )
 
@@ -142,5 +141,6 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    one_pass=True,
     limits=(Limit({"controls": False, "active_clients": 1}, equals="fedavg", other={"active_clients": 1}),),
 )

@@ -9,7 +9,8 @@ those predictions. A local model is run on its client's own share only. No gradi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -102,44 +103,57 @@ def fairness(accuracies: Tensor, weights: Tensor) -> dict[str, float]:
     }
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A client's model on one part of its data: how many samples it has right, of how many, and the user's own measures
+    by name (None: no finite number)."""
+
+    right: int
+    samples: int
+    own: Mapping[str, float | None]
+
+
+def measured(
+    module: nn.Module, data: FederatedData, client: int, measures: Sequence[Measure] = ()
+) -> Mapping[str, Measured]:
+    """What a client's model, held by `module`, is worth on the client's own measured samples where clients keep some,
+    else on its even share, by the prefix of the metrics. A part of which the client has no sample is left out."""
+    found: dict[str, Measured] = {}
+    for prefix, part in _parts(data):
+        share = part.own[client] if part.own else part.shares[client]
+        if len(share):
+            logits, y = logits_of(module, data, part, share), part.y[share]
+            values = {measure.name: measure(logits, y) for measure in measures}
+            own = {name: value if math.isfinite(value) else None for name, value in values.items()}
+            found[prefix] = Measured(int((logits.argmax(dim=1).cpu() == y).sum()), len(share), own)
+    return found
+
+
 def local_metrics(
     fed: Federation,
     data: FederatedData,
-    models: Mapping[int, Callable[[], nn.Module]],
+    clients: Mapping[int, Mapping[str, Measured]],
     measures: Sequence[Measure] = (),
 ) -> tuple[dict[str, float], list[float | None]]:
     """Local accuracy (test and validation) of the clients that trained, and the vector over all clients (None: did not
     train).
 
-    `models` gives each client's module, loaded, one at a time. A model runs on its client's own measured samples where
-    clients keep some, else on its even share; the mean is weighted by n_i. With own samples `p_acc` pools them.
-    The user's own `measures` are averaged likewise, over the clients for which they give a finite number."""
-    parts = _parts(data)
-    hits: dict[str, list[tuple[int, int] | None]] = {prefix: [None] * fed.clients for prefix, _ in parts}
-    own: dict[str, list[float | None]] = {
-        f"{prefix}local_{measure.name}": [None] * fed.clients for prefix, _ in parts for measure in measures
-    }
-    for client, load in sorted(models.items()):
-        module = load()
-        for prefix, part in parts:
-            share = part.own[client] if part.own else part.shares[client]
-            if len(share):
-                logits = logits_of(module, data, part, share)
-                right = logits.argmax(dim=1).cpu() == part.y[share]
-                hits[prefix][client] = int(right.sum()), len(share)
-                for measure in measures:
-                    value = measure(logits, part.y[share])
-                    own[f"{prefix}local_{measure.name}"][client] = value if math.isfinite(value) else None
+    `clients` holds what was `measured` of each one's model. The mean is weighted by n_i. With own samples `p_acc` pools
+    them. The user's own `measures` are averaged likewise, over the clients for which they give a finite number."""
     metrics: dict[str, float] = {}
     vector: list[float | None] = []
-    for prefix, part in parts:
-        vector = [None if h is None else h[0] / h[1] for h in hits[prefix]]
+    own: dict[str, float] = {}
+    for prefix, part in _parts(data):
+        found = [clients[client].get(prefix) if client in clients else None for client in range(fed.clients)]
+        vector = [None if m is None else m.right / m.samples for m in found]
         metrics[f"{prefix}local_accuracy"] = weighted_mean(vector, fed.sizes)
-        measured = [h for h in hits[prefix] if h is not None]
-        if part.own and measured:
-            metrics[f"{prefix}p_acc"] = sum(right for right, _ in measured) / sum(count for _, count in measured)
-    metrics |= {name: weighted_mean(values, fed.sizes) for name, values in own.items()}
-    return metrics, vector
+        if part.own and any(found):
+            there = [m for m in found if m is not None]
+            metrics[f"{prefix}p_acc"] = sum(m.right for m in there) / sum(m.samples for m in there)
+        for measure in measures:
+            values = [None if m is None else m.own[measure.name] for m in found]
+            own[f"{prefix}local_{measure.name}"] = weighted_mean(values, fed.sizes)
+    return metrics | own, vector
 
 
 def weighted_mean(values: Sequence[float | None], weights: Sequence[int]) -> float:

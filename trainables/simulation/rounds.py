@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -25,13 +25,13 @@ from search_spaces.parameter import Value
 from trainables import own_metrics, registry
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
-from trainables.params import average, count_bytes, equal, is_same, put, versions
+from trainables.params import WeightedSum, count_bytes, equal, is_same, put, versions
 from trainables.rng import Rng
 from trainables.simulation import attack, evaluation, executors, federated_data, kept_images
 from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
-from trainables.wire import ClientResult, Params, Payload, Upload
+from trainables.wire import ClientResult, OnePass, Params, Payload, Upload
 from trainables.worker.rounds_jsonl import Row as Row
 
 #: What `trainables.simulation.evaluation.global_metrics` returns, and that beside the `versions` of what was measured.
@@ -79,6 +79,71 @@ class _ClientCall:
     rng: Rng
 
 
+class _Returned:
+    """What the clients of a round have handed back, as far as the record and the next round need it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.up = Counter(simulation._bytes("bytes_up", {}))
+        self.sent: set[str] = set()
+        self.client_states: dict[int, Any] = {}
+        #: What clients measured themselves, by client.
+        self.numbers: dict[int, Mapping[str, float | None]] = {}
+
+    def add(self, client: int, result: ClientResult) -> None:
+        """Takes in the result of the next client."""
+        s = self._simulation
+        self.up.update(s._bytes("bytes_up", result.upload))
+        self.sent |= attack.sent(s.method.client_network(s.config, s.fed, client), result.upload)
+        if result.client_state is not None:
+            self.client_states[client] = result.client_state
+        self.numbers[client] = {"train_loss": result.loss} | dict(result.metrics)
+
+
+class _ClientModels:
+    """What is measured of the models that the clients of round `round_` have trained, one client after the other, so
+    that none of the models need be kept."""
+
+    def __init__(self, simulation: Simulation, round_: int) -> None:
+        self._simulation, self._round = simulation, round_
+        method, config = simulation.method, simulation.config
+        self._tunes = method.personal is not None and method.personal.training(config) is not None
+        self.cohort: list[int] = []
+        #: Those of the cohort that have trained a model, and the sum of these models where their average is measured.
+        self.trained: list[int] = []
+        self.sum = WeightedSum() if method.measures_virtual(config) else None
+        #: By client what was measured of its model, and of its other models by their names.
+        self.main: dict[int, Mapping[str, evaluation.Measured]] = {}
+        self.others: dict[str, dict[int, Mapping[str, evaluation.Measured]]] = {n: {} for n in method.other_networks}
+
+    def add(self, client: int, result: ClientResult) -> None:
+        """Measures what the next client of the cohort has trained."""
+        s = self._simulation
+        self.cohort.append(client)
+        if result.model is not None:
+            self.trained.append(client)
+            if not self._tunes:
+                self.measure(client, result.model)
+            if self.sum is not None:
+                self.sum.add(result.model, s.fed.sizes[client])
+        for name, found in self.others.items():
+            if name in result.others:
+                found[client] = evaluation.measured(s._loaded(result.others[name], client, name), s.data, client)
+
+    def measure(self, client: int, model: Params) -> None:
+        """Measures the model that predicts for `client`, and keeps it where clients' own models are kept."""
+        s = self._simulation
+        self.main[client] = evaluation.measured(s._loaded(model, client), s.data, client, s.measures)
+        if s.keeps_personal:
+            # Copies: a cohort that is trained as one program has its weights in one tensor, all of which a checkpoint
+            # would hold for each client.
+            copy = {name: tensor.detach().clone() for name, tensor in model.items()}
+            now = s.progress
+            s.progress = replace(
+                now, personal=now.personal | {client: copy}, measured_in=now.measured_in | {client: self._round}
+            )
+
+
 class Simulation:
     """One federated training run of one method, one configuration and one seed."""
 
@@ -113,19 +178,60 @@ class Simulation:
         """Runs the next round and returns its line of the record."""
         return run_together([self])[0]
 
+    def _run_one_by_one(self) -> Row:
+        """The next round of a method whose server goes over the uploads once: each client trains when the server asks
+        for its upload, is measured, and what it has handed back is let go of: two uploads are there at most."""
+        t, device = self.progress.round + 1, self.fed.device
+        down, returned = Counter(self._bytes("bytes_down", {})), _Returned(self)
+        models, evaluates = _ClientModels(self, t), self._evaluates(t)
+        trained = measured = 0.0
+
+        def each() -> Iterator[Upload]:
+            nonlocal trained, measured
+            started = _now(device)
+            for call in self._clients(down):
+                client, result = call.data.client, _client(self.method, call, self.graphs)
+                ended = _now(device)
+                trained += ended - started
+                returned.add(client, result)
+                if evaluates:
+                    models.add(client, result)
+                started = _now(device)
+                measured += started - ended
+                yield Upload(client, result.upload)
+                del result
+                started = _now(device)
+
+        cohort = choose_cohort(self.settings, self.fed.rng, t)
+        uploads, started = OnePass(sum(share > 0 for share in cohort.step_shares), each()), _now(device)
+        state = self._serve(uploads)
+        uploads.exhaust()
+        served = _now(device) - started - trained - measured
+        row = self._completed(state, down, returned, trained, served)
+        return self._finished(row, partial(self._evaluate, models), measured)
+
     def _measured(self, row: Row, results: Mapping[int, ClientResult]) -> Row:
         """The complete line of the round that `exchange` has run: `row` with the metrics of its models."""
+        measured = self._finished(row, partial(self.evaluate, results))
+        self.kept_images = self._images(results) if self.keeps_images and self._evaluates(self.progress.round) else {}
+        return measured
+
+    def _finished(self, row: Row, evaluate: Callable[[], Row], before: float = 0.0) -> Row:
+        """`row` with what `evaluate` finds where the round is evaluated, which took `before` seconds already."""
         served = _now(self.fed.device)
         t = self.progress.round
         if self._evaluates(t):
-            row |= self.evaluate(results)
+            row |= evaluate()
         if t == self.settings.rounds and self.settings.attack_images:
             row["psnr"] = attack.mean_psnr(self.leaks(self.settings.attack_images))
         row |= self._to_target(t, row)
-        took = _now(self.fed.device) - served
+        took = before + _now(self.fed.device) - served
         row |= {"seconds_evaluation": took, "seconds": row["seconds_client"] + row["seconds_server"] + took}
-        self.kept_images = self._images(results) if self.keeps_images and self._evaluates(t) else {}
         return {key: _finite(value) for key, value in row.items()}
+
+    def goes_one_by_one(self) -> bool:
+        """Whether nothing needs what all clients of a round hand back at once."""
+        return self.executor != "vmap" and not self.keeps_images and self.method.reads_once(self.config)
 
     def _evaluates(self, t: int) -> bool:
         return t % self.settings.eval_every == 0 or t == self.settings.rounds
@@ -170,28 +276,33 @@ class Simulation:
                 rng = self.fed.rng.child("round", t, "client", client)
                 yield _ClientCall(self.config, self.fed, payload, self.progress.client_states.get(client), data, rng)
 
-    def _served(self, down: Counter[str], results: dict[int, ClientResult], seconds: float) -> Row:
+    def _served(self, down: Counter[str], results: Mapping[int, ClientResult], seconds: float) -> Row:
         """Runs the server on the clients' results, which took `seconds`, and completes the round."""
-        t, started = self.progress.round + 1, _now(self.fed.device)
-        uploads = [Upload(client, result.upload) for client, result in results.items()]
-        state = self.method.server(
-            self.config, self.fed, self.progress.state, uploads, self.fed.rng.child("round", t, "server")
-        )
-        served = _now(self.fed.device)
-        client_states = self.progress.client_states | {
-            client: result.client_state for client, result in results.items() if result.client_state is not None
-        }
-        sent = set(self.progress.sent).union(
-            *(attack.sent(self.method.client_network(self.config, self.fed, u.client), u.payload) for u in uploads)
-        )
+        started, returned = _now(self.fed.device), _Returned(self)
+        state = self._serve([Upload(client, result.upload) for client, result in results.items()])
+        served = _now(self.fed.device) - started
+        for client, result in results.items():
+            returned.add(client, result)
+        return self._completed(state, down, returned, seconds, served)
+
+    def _serve(self, uploads: Sequence[Upload]) -> Any:
+        """The state that the server makes of the next round's uploads."""
+        rng = self.fed.rng.child("round", self.progress.round + 1, "server")
+        return self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
+
+    def _completed(self, state: Any, down: Counter[str], returned: _Returned, client: float, server: float) -> Row:
+        """Completes the round with the server's new state; returns the start of its row. `client` and `server` are the
+        seconds that the two have taken."""
+        now, t = self.progress, self.progress.round + 1
         self.progress = replace(
-            self.progress, round=t, state=state, client_states=client_states, sent=tuple(sorted(sent))
+            now,
+            round=t,
+            state=state,
+            client_states=now.client_states | returned.client_states,
+            sent=tuple(sorted(returned.sent.union(now.sent))),
         )
-        up = Counter(self._bytes("bytes_up", {}))
-        for upload in uploads:
-            up.update(self._bytes("bytes_up", upload.payload))
-        row: Row = {"round": t, "seed": self.fed.seed} | up | down
-        return row | self._client_means(results) | {"seconds_client": seconds, "seconds_server": served - started}
+        row: Row = {"round": t, "seed": self.fed.seed} | returned.up | down
+        return row | self._client_means(returned.numbers) | {"seconds_client": client, "seconds_server": server}
 
     def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:
         """The deep-leakage attack on what clients have uploaded so far. Raises `UserError` where they hold no
@@ -219,9 +330,8 @@ class Simulation:
         }
         return {direction: count_bytes(payload)} | parts
 
-    def _client_means(self, results: Mapping[int, ClientResult]) -> Row:
+    def _client_means(self, per_client: Mapping[int, Mapping[str, float | None]]) -> Row:
         """What clients measured themselves, averaged by client size."""
-        per_client = {c: {"train_loss": r.loss} | dict(r.metrics) for c, r in results.items()}
         names = dict.fromkeys(
             name for numbers in per_client.values() for name, value in numbers.items() if value is not None
         )
@@ -234,12 +344,13 @@ class Simulation:
 
     def evaluate(self, results: Mapping[int, ClientResult]) -> Row:
         """Metrics of all models after a round whose clients have ended with these results."""
-        models = {c: r.model for c, r in results.items() if r.model is not None}
-        return self._evaluate(models, list(results)) | self._evaluate_others(results)
+        models = _ClientModels(self, self.progress.round)
+        for client, result in results.items():
+            models.add(client, result)
+        return self._evaluate(models)
 
-    def _evaluate(self, models: Mapping[int, Params], cohort: Sequence[int]) -> Row:
-        """Metrics of the global model and of the local ones. `models` are what the clients of the `cohort` have
-        trained."""
+    def _evaluate(self, models: _ClientModels) -> Row:
+        """Metrics of the global model and of those of the clients."""
         row: Row = {}
         model = self.global_model()
         before, self.remembered = self.remembered, []
@@ -252,16 +363,13 @@ class Simulation:
                 row |= {
                     key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS
                 }
-        tuned = self._fine_tuned(cohort)
-        measured = models if tuned is None else tuned
-        if measured:
-            self._keep_personal(measured)
-            metrics, row["local_accuracies"] = evaluation.local_metrics(
-                self.fed, self.data, {c: partial(self._loaded, m, c) for c, m in measured.items()}, self.measures
-            )
+        for client, tuned in (self._fine_tuned(models.cohort) or {}).items():
+            models.measure(client, tuned)
+        if models.main:
+            metrics, row["local_accuracies"] = evaluation.local_metrics(self.fed, self.data, models.main, self.measures)
             row |= metrics
-        if models and self.method.measures_virtual(self.config):
-            virtual = average((m, self.fed.sizes[c]) for c, m in sorted(models.items()))
+        if models.trained and models.sum is not None:
+            virtual = models.sum.mean()
             if model is not None and equal(
                 virtual, model
             ):  # all clients were there and the server does no more: measured above
@@ -271,7 +379,11 @@ class Simulation:
                     if f"{prefix}global_accuracy" in row
                 }
             else:
-                row |= evaluation.accuracy(self._loaded(virtual, min(models)), self.data, "g_acc_virtual")
+                row |= evaluation.accuracy(self._loaded(virtual, models.trained[0]), self.data, "g_acc_virtual")
+        for name, others in models.others.items():
+            if others:
+                metrics, _ = evaluation.local_metrics(self.fed, self.data, others)
+                row |= {_of_readout(name, metric): value for metric, value in metrics.items()}
         return row
 
     def _global_metrics(self, params: Params, before: Sequence[Remembered]) -> GlobalMetrics:
@@ -284,17 +396,6 @@ class Simulation:
         self.remembered.append((now, metrics))
         return metrics[0], list(metrics[1])
 
-    def _keep_personal(self, models: Mapping[int, Params]) -> None:
-        """Notes what is measured of clients. Copies: a cohort that is trained as one program has its weights in one
-        tensor, all of which a checkpoint would hold for each client."""
-        if not self.keeps_personal:
-            return
-        now = self.progress
-        copies = {c: {name: tensor.detach().clone() for name, tensor in m.items()} for c, m in models.items()}
-        self.progress = replace(
-            now, personal=now.personal | copies, measured_in=now.measured_in | dict.fromkeys(models, now.round)
-        )
-
     def _fine_tuned(self, cohort: Sequence[int]) -> dict[int, Params] | None:
         """What the clients of the cohort make of the server's model to be measured; None: no more than they have
         trained."""
@@ -302,16 +403,6 @@ class Simulation:
         return executors.fine_tuned(
             self.method, self.config, self.fed, now.round, now.state, now.client_states, clients, self.executor
         )
-
-    def _evaluate_others(self, results: Mapping[int, ClientResult]) -> Row:
-        """The local metrics of what clients have beside their main model."""
-        row: Row = {}
-        for name in self.method.other_networks:
-            models = {c: partial(self._loaded, r.others[name], c, name) for c, r in results.items() if name in r.others}
-            if models:
-                metrics, _ = evaluation.local_metrics(self.fed, self.data, models)
-                row |= {_of_readout(name, metric): value for metric, value in metrics.items()}
-        return row
 
     def _loaded(self, params: Params, client: int | None = None, other: str | None = None) -> nn.Module:
         """The module of the global model, or of that client's model or its `other` one, holding `params`."""
@@ -365,6 +456,8 @@ class Simulation:
 def run_together(simulations: Sequence[Simulation]) -> list[Row]:
     """The next round of several simulations of one configuration, a line of the record for each; see
     `exchange_together`."""
+    if all(simulation.goes_one_by_one() for simulation in simulations):
+        return [simulation._run_one_by_one() for simulation in simulations]
     exchanged = exchange_together(simulations)
     return [
         simulation._measured(row, results) for simulation, (row, results) in zip(simulations, exchanged, strict=True)

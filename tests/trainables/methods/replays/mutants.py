@@ -414,7 +414,7 @@ _TABLE = {
         ("the correction has the wrong sign", "common[name] - own[name] for", "own[name] - common[name] for"),
         ("the control starts anew every round", "client_state.control if client_state is not None else ", ""),
         ("controls are averaged over the round's clients", "len(uploads) / fed.clients", "1.0"),
-        ("the server weighs clients by size", '"model", u.payload), 1.0)', '"model", u.payload), fed.sizes[u.client])'),
+        ("the server weighs clients by size", "average((u.payload, 1.0)", "average((u.payload, fed.sizes[u.client])"),
         ("the control forgets the server's", "own[name] - common[name] + (", "own[name] + ("),
     ],
     ("drift::test_moon", "moon.py"): [
