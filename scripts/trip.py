@@ -173,7 +173,7 @@ def trip(root: Path) -> list[Call]:
     servers = socket.create_server(("127.0.0.1", 0))  # takes connections, as Ray's servers would
     port = servers.getsockname()[1]
     node = {"NodeID": "one", "Alive": True, "Resources": {"CPU": 1.0}}
-    node |= {"NodeManagerAddress": "127.0.0.1", "NodeManagerPort": port}
+    node |= {"NodeManagerAddress": "127.0.0.1", "NodeManagerPort": port, "NodeManagerHostname": "one"}
     stand_ins: dict[str, Any] = {
         "init": lambda **settings: None,
         "shutdown": lambda: None,

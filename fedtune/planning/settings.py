@@ -30,6 +30,8 @@ QUICK = "lenet5"
 #: The same where clients train sub-models of different widths: one that normalises batches, as the narrow ones of
 #: lenet5 do not learn and at rates of the small profiles diverge.
 QUICK_NORMALISED = "lenet_code"
+#: Parameters that may name a file of the user's.
+NAMED = ("dataset", "model", "own_metrics")
 
 
 @dataclass(frozen=True)
@@ -213,9 +215,10 @@ def _assigned(
             problems.append(_stranger(name.strip(), key, declared))
             continue
         try:
-            several = key == "own_metrics" and key in found
-            value = _whole(key, f"{found[key]},{wanted}" if several else wanted)
-            found[key] = declared[key].convert(value, where)
+            if key in NAMED:
+                several = key == "own_metrics" and key in found
+                wanted = _whole(key, f"{found[key]},{wanted}" if several else wanted)
+            found[key] = declared[key].convert(wanted, where)
         except UserError as error:
             problems.extend(error.problems)
     _refer(found, of_data, request.data_dir, problems)
@@ -260,11 +263,11 @@ def _refer(found: dict[str, Value], of_data: Mapping[str, str], data_dir: str | 
 
 
 def _whole(key: str, wanted: object) -> object:
-    """What a user gave, with whole paths, so that the run can be resumed from anywhere; a model's file, or a
-    metric's, is now one that the user has named."""
+    """What a user gave for a parameter of `NAMED`, with whole paths, so that the run can be resumed from anywhere; a
+    model's file, or a metric's, is now one that the user has named."""
     if key == "dataset":
         return _dataset(str(wanted))
-    if key not in ("model", "own_metrics") or not isinstance(wanted, str):
+    if not isinstance(wanted, str):
         return wanted
     from trainables import models, own_metrics
 
