@@ -184,6 +184,23 @@ def test_only_what_fedtune_was_writing_is_cleared_away(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "t").glob(".*")} == alike
 
 
+def test_a_linked_target_is_replaced_and_not_followed(tmp_path: Path, elsewhere: Path) -> None:
+    (tmp_path / "link").symlink_to(elsewhere / "file")
+    files.replace(tmp_path / "link", "mine")
+    assert (tmp_path / "link").read_text() == "mine" and not (tmp_path / "link").is_symlink()
+    assert SECRET in (elsewhere / "file").read_text()
+
+
+def test_names_of_temporary_files_cannot_be_guessed(tmp_path: Path) -> None:
+    names = []
+    for _ in range(20):
+        with files.replacing(tmp_path / "file") as temporary:
+            names.append(temporary.name)
+    # 64 random bits each: that two are alike would happen once in 10^17 runs of this test.
+    assert len(set(names)) == 20 and all(len(name.split(".")[2]) == 16 for name in names)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_temporary_file_is_none_that_was_there(
     tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
