@@ -11,6 +11,7 @@ ORDER = (
     "pages",
     "variants",
     "scaling",
+    "slots",
 )
 #: What the page shows after these, if it was measured: `make bench-peers` and `make bench-gpu`.
 OTHERS = ("peers", "gpu")
