@@ -22,6 +22,8 @@ DOCS = ROOT / "docs"
 
 HEAD = """# Performance
 
+{follows}
+
 Made by `python -m benchmarks record` from `benchmarks/recorded`; measured by `make bench`, `make bench-peers` and
 `make bench-gpu`. Figures are medians of interleaved runs (A, B, C, A, B, C …) on one machine, first turns left out, a process per
 arm, one thread unless said. Seconds depend on the machine; ratios are taken within a turn and are what counts, differences under
@@ -43,7 +45,7 @@ COLOURS = ("#3366cc", "#dc6b1f", "#2f8f4e", "#a0459b", "#777777")
 def markdown(found: Mapping[str, Any]) -> str:
     """The page's text."""
     cases = found["cases"]
-    parts = [HEAD, _machines(cases), _goals(cases)]
+    parts = [HEAD.format(follows=_follows(cases)), _machines(cases), _goals(cases)]
     for name in (*ORDER, *OTHERS):
         if name in cases:
             parts.append(_section(cases[name]))
@@ -54,6 +56,22 @@ def markdown(found: Mapping[str, Any]) -> str:
             title = importlib.import_module(f"benchmarks.cases.{name}").TITLE
             parts.append(f"## {title}\n\nNot measured here. `make bench CASES={name}` measures it.\n")
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _follows(cases: Mapping[str, Any]) -> str:
+    """What follows from the figures: three sentences at most."""
+    goals = [Goal(**entry) for name in (*ORDER, *OTHERS) for entry in cases.get(name, {}).get("goals", ())]
+    if not goals:
+        return "No goal was measured yet."
+    missed = [goal.text for goal in goals if not goal.met]
+    said = [f"Of {len(goals)} goals for speed {len(goals) - len(missed)} are reached."]
+    if missed:
+        said.append(f"Missed: {'; '.join(missed)}.")
+    rounds = [goal for goal in goals if goal.text.endswith("round against the plain loop")]
+    if rounds:
+        told = " and ".join(f"{number(g.got)} times ({g.text.partition(':')[0]})" for g in rounds)
+        said.append(f"A round of FedAvg on one thread is {told} as fast as a plain loop of PyTorch.")
+    return " ".join(said)
 
 
 def _machines(cases: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""The command line. A sub-command is a file in `fedtune/commands` with a function `command` and a text `EXAMPLES`,
-which its `--help` ends with; no list is edited to add one. The function's parameters are options (`fedtune.option`), or
-a request, whose fields are (`fedtune.options`).
+"""The command line. A sub-command is a file in `fedtune/commands` with a function `command`, a text `EXAMPLES` and the
+name of its page in `docs`, `GUIDE`, both of which its `--help` ends with; no list is edited to add one. The function's
+parameters are options (`fedtune.option`), or a request, whose fields are (`fedtune.options`).
 
 A command's file is imported when its name is given, so no other command's imports are paid for, and `fedtune --help`
 imports only the commands' signatures.
@@ -64,6 +64,8 @@ class Explained(TyperCommand):
     """A command whose `--help` has its options in groups and ends with its examples, line by line as they are written,
     and whose line in the list of commands is a whole sentence."""
 
+    #: The page of `docs` that shows how it is used.
+    guide: str = ""
     #: What may be written as an option of its own in place of `--set`: `--label y` is `--set label=y`.
     by_set: frozenset[str] = frozenset()
 
@@ -103,6 +105,7 @@ class Explained(TyperCommand):
         with formatter.section("Examples"):
             for line in (self.epilog or "").splitlines():
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+        formatter.write(f"\nGuide: docs/{self.guide}.md, on the site {self.guide}.html\n")
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence, whole: typer would cut it where the terminal ends, and a list goes on in the next line
@@ -131,6 +134,7 @@ class Lazy(TyperGroup):
         single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(_typed(module.command))
         made = typer.main.get_command(single)
         assert isinstance(made, Explained)
+        made.guide = module.GUIDE
         made.by_set = frozenset(one.flag for one in _said_by_set(module.command))
         return made
 

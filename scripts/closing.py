@@ -1,4 +1,4 @@
-"""The last words of `make demo`: the report, the best configuration, its final accuracy.
+"""The last words of `make demo`: the report, the best configuration, its final accuracy, and what was gained.
 
 scripts/closing.py runs/demo runs/demo-final
 """
@@ -12,7 +12,10 @@ from pathlib import Path
 
 import yaml
 
+from analysis.labels import Labels
+from analysis.report.winner_card import fresh_verdict
 from analysis.runs import load_run
+from analysis.runs.final_runs import final_runs
 from search_spaces import run_folder
 
 
@@ -28,6 +31,9 @@ def main(search: Path, final: Path) -> None:
         f"Final accuracy  {statistics.fmean(reached):.4f} ± {statistics.stdev(reached):.4f} on the test set, "
         f"{len(reached)} fresh seeds"
     )
+    searched = load_run(search)
+    if verdict := fresh_verdict(searched, Labels.of([searched], markup=False), final_runs(searched)):
+        print(f"Gain            {verdict}")
     print(f"Model           {model.with_suffix('.safetensors')}  ({card['model']} on {card['dataset']})")
 
 

@@ -251,7 +251,9 @@ def page(lines: Mapping[Key, Line]) -> str:
         "| table | numbers | run | agree | disagree | cannot be told | sentences |\n|---|---:|---:|---:|---:|---:|---:|"
     )
     below = "*Sentences*: those of the paper about the table that agree / disagree / cannot be told."
-    return "\n\n".join([INTRODUCTION.rstrip(), summary, "\n".join([head, *overview]), below, *sections]) + "\n"
+    title, _, introduction = INTRODUCTION.rstrip().partition("\n\n")
+    parts = [title, summary, introduction, "\n".join([head, *overview]), below, *sections]
+    return "\n\n".join(parts) + "\n"
 
 
 def counts(numbers: Sequence[Number]) -> list[int]:

@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.page import table
-from benchmarks.replay import bench, defaults, goals, live, optima
+from benchmarks.replay import defaults, goals, live, optima
 from benchmarks.replay.auto import section as auto_section
 from benchmarks.replay.cells import percent, points
 from benchmarks.replay.kept import whens
 
 HEAD = """# Quality of searches
 
+{follows}
+
 Made by `python -m benchmarks.replay record` from `benchmarks/recorded`; measured by `make bench-search`. Nothing is
-trained: searches are replayed on recorded learning curves (`benchmarks/tables`), so every searcher is repeated often.
+trained: searches are replayed on recorded learning curves (`benchmarks/tables`), so every searcher is repeated often. The
+record also has every other budget, and the minutes on several slots (`xzcat benchmarks/recorded/search-quality.json.xz`).
 
 **Regret** is how far the winner's mean test metric over seeds that the search never saw lies below that of the best
 configuration there is, in points (hundredths of the metric). Medians over repetitions, with the interval that holds the median
@@ -44,8 +47,9 @@ ones. It is no bound: a choice that takes neighbours into account can do better.
 | `oracle-…` | the same proposals, told the test metric's true mean in place of noisy values: what is left without noise; as it estimates a test metric, its "curse" is the difference between test and validation |
 """
 
-#: Numbers of slots whose clocks are compared, as results have them.
-CLOCKS = tuple(str(slots) for slots in bench.CLOCKS if slots != bench.SLOTS)
+#: The searchers whose winners are looked at closely; the regret of all stands in one table. Every budget of every
+#: searcher, and minutes on 4 and 8 slots, are in `benchmarks/recorded`.
+SHOWN = ("random-1", "grid-3", "fedtune-1", "fedtune-race-3", "fedtune-race", "oracle-fedtune")
 
 CHECK = """
 ```sh
@@ -58,7 +62,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     """The page's text."""
     from benchmarks.replay.objectives.page import section
 
-    parts = [HEAD, CHECK.lstrip(), whens(found)]
+    parts = [HEAD.format(follows=_follows(found)), CHECK.lstrip(), whens(found)]
     if found["tables"]:
         parts += [goals.section(found), _regret(found), _to_goal(found)]
     parts += [_section(found, name) for name in found["tables"]]
@@ -71,6 +75,42 @@ def markdown(found: Mapping[str, Any]) -> str:
     parts += [section(_shared(found) | found.get("objectives", {})), auto_section.section(found.get("auto"))]
     parts.append(_missing(found))
     return "\n".join(parts).rstrip() + "\n"
+
+
+#: The name of a table ends so where values were dealt out by chance, so that nothing can be learnt.
+SHUFFLED = "shuffled"
+
+
+def _follows(found: Mapping[str, Any]) -> str:
+    """What follows from the figures, after the largest budget: three sentences at most."""
+    tables = {name: entry["searchers"] for name, entry in found["tables"].items()}
+    both = {name: one for name, one in tables.items() if {"fedtune-1", "random-1"} <= one.keys()}
+    real = {name: one for name, one in both.items() if SHUFFLED not in name}
+    if not real:
+        return "No search was replayed beside random search yet."
+
+    def last(one: Mapping[str, Any], searcher: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = one[searcher]["budgets"][-1]
+        return found
+
+    regrets = [(last(one, "fedtune-1")["regret"], last(one, "random-1")["regret"]) for one in real.values()]
+    better = sum(own["high"] < other["low"] for own, other in regrets)
+    worse = sum(own["low"] > other["high"] for own, other in regrets)
+    held = [100 * last(one, "fedtune-1")["covered"]["value"] for one in real.values()]
+    said = [
+        f"After {found['budgets'][-1]} federations' rounds the winner of `fedtune search` is told to be better than "
+        f"that of random search on {better} of {len(real)} recorded problems, and to be worse on {worse}.",
+        f"The 90 % interval that it states for its winner holds the truth in {min(held):.0f} to {max(held):.0f} % of the "
+        f"repetitions, by problem.",
+    ]
+    chance = [one for name, one in both.items() if SHUFFLED in name]
+    if chance:
+        helped = any(last(o, "fedtune-1")["regret"]["high"] < last(o, "random-1")["regret"]["low"] for o in chance)
+        said.append(
+            "Where neighbours tell nothing of one another, on the shuffled grid, it "
+            + ("is told to be better as well." if helped else "is not told to be better.")
+        )
+    return " ".join(said)
 
 
 def _shared(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,13 +151,19 @@ def _cell(entry: Mapping[str, Any] | None, place: int) -> str:
 
 def _to_goal(found: Mapping[str, Any]) -> str:
     rows: list[Sequence[Any]] = []
+    never = []
     for searcher in _searchers(found):
         cells = []
         for entry in found["tables"].values():
             one = entry["searchers"].get(searcher)
             reached = None if one is None or "impossible" in one else one["rounds_to_goal"]
             cells.append("not reached" if reached is None else str(reached))
-        rows.append([f"`{searcher}`", *cells])
+        if set(cells) == {"not reached"}:
+            never.append(f"`{searcher}`")
+        else:
+            rows.append([f"`{searcher}`", *cells])
+    if never:
+        rows.append(["all others", *("not reached" for _ in found["tables"])])
     title = f"## Seed-rounds until the median regret stays at {100 * found['goal']:g} point or below"
     return "\n".join([title + "\n", table(["searcher", *found["tables"]], rows), *_without_noise(found)])
 
@@ -143,8 +189,6 @@ def _without_noise(found: Mapping[str, Any]) -> Iterator[str]:
 def _section(found: Mapping[str, Any], name: str) -> str:
     entry = found["tables"][name]
     possible = {s: e for s, e in entry["searchers"].items() if "impossible" not in e}
-    budgets = [f"{b} ({b * entry['rounds']})" for b in found["budgets"]]
-    regret = [[f"`{s}`", *(points(b["regret"]) for b in e["budgets"])] for s, e in possible.items()]
     last = [
         [
             f"`{s}`",
@@ -152,43 +196,21 @@ def _section(found: Mapping[str, Any], name: str) -> str:
             points(e["budgets"][-1]["searching"]),
             points(e["budgets"][-1]["curse"]),
             percent(e["budgets"][-1]["covered"]),
-            *(_minutes(e["clocks"].get(slots)) for slots in CLOCKS),
         ]
         for s, e in possible.items()
+        if s in SHOWN
     ]
     columns = ["searcher", "regret", "of that, never tried a better one", "winner's curse", "coverage"]
-    columns += [f"minutes on {slots} slots" for slots in CLOCKS]
     dashes = [f"`{s}`: {e['impossible']}." for s, e in entry["searchers"].items() if "impossible" in e]
     return "\n".join(
         [
             f"## {name}\n",
             entry["text"] + "\n",
-            "Regret by budget, in federations (in seed-rounds):\n",
-            table(["searcher", *budgets], regret),
             f"After {found['budgets'][-1]} federations' rounds:\n",
             table(columns, last),
-            f"{_how_often(possible)}\n",
             *(f"{line}\n" for line in dashes),
         ]
     )
-
-
-def _minutes(entry: Mapping[str, Any] | None) -> str:
-    return "–" if entry is None else f"{entry['seconds']['value'] / 60:.1f}"
-
-
-def _how_often(searchers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Of how many repetitions the minutes are medians."""
-    groups: dict[int, list[str]] = {}
-    for name, one in searchers.items():
-        for slots in CLOCKS:
-            if slots in one["clocks"]:
-                groups.setdefault(one["clocks"][slots]["seconds"]["n"], []).append(f"`{name}`")
-    several = {n: list(dict.fromkeys(names)) for n, names in sorted(groups.items(), reverse=True)}
-    most = max(several, key=lambda n: len(several[n]), default=0)
-    parts = [f"{n} ({', '.join(names)})" for n, names in several.items() if n != most]
-    others = f", or of {'; of '.join(parts)}" if parts else ""
-    return f"Minutes are medians of {most} repetitions{others}."
 
 
 def _missing(found: Mapping[str, Any]) -> str:

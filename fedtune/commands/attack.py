@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, AttackRequest
 
+GUIDE = "attack"
 EXAMPLES = """\
 # Four images of a run's clients, beside what was rebuilt of them:
 fedtune attack runs/fedavg-final

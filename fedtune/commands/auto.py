@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, AutoRequest
 
+GUIDE = "auto"
 EXAMPLES = """\
 # Which of four methods is best on the embedded digits, within four minutes:
 fedtune auto --dataset digits --methods fedavg,fedprox,fedgen,dfrd \\

@@ -14,6 +14,7 @@ from fedtune.options import AsJson, CompareRequest
 if TYPE_CHECKING:
     from analysis.runs import Run
 
+GUIDE = "compare-methods"
 EXAMPLES = """\
 # Two methods, tested seed by seed:
 fedtune compare runs/fedavg-final runs/dfrd-final

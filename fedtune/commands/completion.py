@@ -7,6 +7,7 @@ from typing import Annotated
 from fedtune.commands._complete import SHELLS
 from fedtune.option import Argument
 
+GUIDE = "search"
 EXAMPLES = """\
 # For bash; `eval "$(fedtune completion bash)"` in ~/.bashrc takes the lines:
 fedtune completion bash

@@ -9,6 +9,7 @@ import typer
 from fedtune.option import Option
 from fedtune.options import Run
 
+GUIDE = "from-ray-tune-and-optuna"
 EXAMPLES = """\
 # optuna-dashboard at http://127.0.0.1:8080:
 fedtune dashboard runs/dfrd-alpha_lambda

@@ -8,6 +8,7 @@ from fedtune.option import Argument
 from fedtune.options import AsJson
 from search_spaces.shell import quote
 
+GUIDE = "search"
 EXAMPLES = """\
 # All data sets:
 fedtune datasets
@@ -42,7 +43,7 @@ def command(
         tables.say("`fedtune datasets NAME` explains one and says where its files belong.")
         tables.say(
             "For your own data, give `--dataset FOLDER` with one folder of images per class, or `--dataset FILE.npz` "
-            "with arrays x and y (docs/how-it-fits.md)."
+            "with arrays x and y (docs/own.md)."
         )
         return
     row = rows[0]

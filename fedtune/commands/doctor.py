@@ -10,6 +10,7 @@ import typer
 from fedtune.option import Option
 from fedtune.options import AsJson
 
+GUIDE = "gpu"
 EXAMPLES = """\
 # Before the first search:
 fedtune doctor

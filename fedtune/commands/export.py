@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, ExportRequest
 
+GUIDE = "export-a-model"
 EXAMPLES = """\
 # Keep the best configuration:
 fedtune export runs/dfrd-alpha_lambda -o best.yaml

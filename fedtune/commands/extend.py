@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, ExtendRequest
 
+GUIDE = "resume"
 EXAMPLES = """\
 # Thirty further trials:
 fedtune extend runs/dfrd-alpha_lambda --trials 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, FigureRequest
 
+GUIDE = "figure-for-a-paper"
 EXAMPLES = """\
 # A heat map, for a paper:
 fedtune figure heatmap runs/dfrd-alpha_lambda -o fig5.png

@@ -8,6 +8,7 @@ from fedtune.option import Argument
 from fedtune.options import AsJson, Long
 from search_spaces.shell import quote
 
+GUIDE = "search"
 EXAMPLES = """\
 # All methods:
 fedtune methods

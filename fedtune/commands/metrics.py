@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedtune.options import AsJson, Long
 
+GUIDE = "search"
 EXAMPLES = """\
 # All metrics:
 fedtune metrics

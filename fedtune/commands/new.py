@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fedtune.option import Argument
 
+GUIDE = "own"
 EXAMPLES = """\
 # A method in mymethod.py, with a test:
 fedtune new method mymethod

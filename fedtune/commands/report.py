@@ -6,6 +6,7 @@ import typer
 
 from fedtune.options import AsJson, ReportRequest
 
+GUIDE = "read-a-report"
 EXAMPLES = """\
 # Write runs/dfrd-alpha_lambda/report.html and open it:
 fedtune report runs/dfrd-alpha_lambda --open

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, DryRun, ReproduceRequest
 
+GUIDE = "reproduce"
 EXAMPLES = """\
 # All figures and tables, and what each costs:
 fedtune reproduce

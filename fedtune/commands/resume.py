@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, ResumeRequest
 
+GUIDE = "resume"
 EXAMPLES = """\
 # Go on after Ctrl-C, a crash or a full disk:
 fedtune resume runs/dfrd-alpha_lambda

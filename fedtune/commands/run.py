@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedtune.option import call
 from fedtune.options import AsJson, RunRequest
 
+GUIDE = "start"
 EXAMPLES = """\
 # A configuration that `fedtune export` kept, on five fresh seeds:
 fedtune run best.yaml --seeds 5

@@ -9,6 +9,7 @@ from analysis.labels import told
 from fedtune.option import Argument
 from fedtune.options import AsJson
 
+GUIDE = "search"
 EXAMPLES = """\
 # All runs below runs/:
 fedtune runs

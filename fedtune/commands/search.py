@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fedtune.planning.estimate import Estimate
     from fedtune.planning.plan import Plan
 
+GUIDE = "search"
 EXAMPLES = """\
 # DFRD's α and λ, small, on the embedded digits:
 fedtune search dfrd --space alpha_lambda

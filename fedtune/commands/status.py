@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedtune.options import AsJson, Run
 
+GUIDE = "search"
 EXAMPLES = """\
 # How many trials are done, and the best so far:
 fedtune status runs/dfrd-alpha_lambda

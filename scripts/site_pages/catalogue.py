@@ -91,7 +91,7 @@ def _datasets() -> str:
     ]
     lead = (
         "`fedtune datasets NAME` says where the files of one belong on a machine without network. "
-        "[Your own images](../how-it-fits.md#your-own-data) are a folder or an `.npz` file."
+        "[Your own images](../own.md) are a folder or an `.npz` file."
     )
     return page(
         "Data sets",

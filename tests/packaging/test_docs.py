@@ -7,7 +7,9 @@ of what the last command printed, ```python without a path is run. It all happen
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -16,6 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from typer.testing import CliRunner
+
+from fedtune import commands
+from fedtune.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -24,6 +30,10 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 GUIDES = [
     path for path in DOCS if path.stem not in ("results", "gallery", "glossary", "published", "published-settings")
 ]
+#: A page with this sentence is followed in the folder in which `start.md` was.
+GOES_ON = "This page goes on from [Start](start.md)."
+#: Pages that are followed in continuous integration too, and why.
+GUARDS = {"add-a-method": "what a user adds", "start": "the first thing that a user does"}
 PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "benchmarks", "tests", "docs")
 BLOCK = re.compile(r"^```(\w*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -84,25 +94,38 @@ def follow(document: Path, folder: Path) -> None:
     assert done, f"{document.name} tells the reader to run nothing"
 
 
+def copied(folder: Path) -> Path:
+    """`folder`, with the repository's packages in it."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package)  # compiled files too: all commands would wait for them
+    for name in ("pyproject.toml", "conftest.py"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package)  # compiled files too: all commands would wait for them
-    for name in ("pyproject.toml", "conftest.py"):
-        shutil.copy(ROOT / name, tmp_path)
-    return tmp_path
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the start page was followed: its runs are those that other pages go on from."""
+    folder = copied(tmp_path_factory.mktemp("started"))
+    follow(ROOT / "docs" / "start.md", folder)
+    return folder
 
 
 @pytest.mark.parametrize(
     "document",
-    [
-        pytest.param(path, marks=pytest.mark.guard("what a user adds") if path.stem == "add-a-method" else ())
-        for path in GUIDES
-    ],
+    [pytest.param(path, marks=pytest.mark.guard(GUARDS[path.stem]) if path.stem in GUARDS else ()) for path in GUIDES],
     ids=lambda path: path.stem,
 )
-def test_following_the_text_works(document: Path, copy: Path) -> None:
-    follow(document, copy)
+def test_following_the_text_works(document: Path, request: pytest.FixtureRequest) -> None:
+    goes_on = document.stem == "start" or GOES_ON in " ".join(document.read_text(encoding="utf-8").split())
+    folder: Path = request.getfixturevalue("started" if goes_on else "copy")
+    if document.stem != "start":  # that page is followed where the folder is made
+        follow(document, folder)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +142,11 @@ def test_a_document_that_is_not_true_is_found(tmp_path: Path, text: str, fault: 
     document.write_text(text)
     with pytest.raises(AssertionError, match=fault):
         follow(document, tmp_path)
+
+
+@pytest.mark.parametrize("name", [one.name for one in pkgutil.iter_modules(commands.__path__) if one.name[0] != "_"])
+def test_the_help_of_a_command_leads_to_a_page_that_shows_it(name: str) -> None:
+    guide = importlib.import_module(f"fedtune.commands.{name}").GUIDE
+    assert f"fedtune {name}" in (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
+    said = CliRunner().invoke(app, [name, "--help"]).stdout
+    assert said.rstrip().endswith(f"Guide: docs/{guide}.md, on the site {guide}.html")
