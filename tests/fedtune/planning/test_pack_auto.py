@@ -349,9 +349,7 @@ def test_fixed_is_left_as_planned(small: Callable[..., SearchRequest]) -> None:
     assert probe.packed(planned) is planned
 
 
-def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(tmp_path / "run", threads=2, trials=2)
     monkeypatch.setattr(resources, "cores", lambda: 2)
     with pytest.raises(
@@ -360,9 +358,10 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(
     ):
         resuming.resume(tmp_path / "run", slots=2, per_trial="cpus=1")
     driven: list[Any] = []
-    monkeypatch.setattr(resuming, "driven", lambda part, *_: driven.append(part.experiment))
+    monkeypatch.setattr(resuming, "driven", lambda part, notes, *_: driven.append((part.experiment, notes)))
     resuming.resume(tmp_path / "run", slots=2, plain=True)
-    assert (driven[0].concurrency, driven[0].threads) == (2, 2) and "4 threads on 2 cores" in capsys.readouterr().err
+    ((experiment, notes),) = driven
+    assert (experiment.concurrency, experiment.threads) == (2, 2) and "4 threads on 2 cores" in " ".join(notes)
 
 
 @pytest.mark.usefixtures("forks")
