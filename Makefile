@@ -18,7 +18,7 @@
 # make lint    style, format, types, layers, and whether what documents name is there
 # make docs    set up, build the documentation site into site/; a broken link fails
 # make wheel   set up, build the wheel and use it as a stranger would: installed elsewhere, away from the repository
-# make gallery set up, run the commands of docs/gallery.md and draw its pictures; 20 to 45 minutes on two cores, by processor and load; what is complete is not run again
+# make gallery set up, run the commands of docs/gallery.md and draw its pictures; about four hours on two cores, three of them for Fashion-MNIST; what is complete is not run again
 # make gallery ONLY="images box"   those pictures alone
 # make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
