@@ -119,7 +119,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         return style.panels(figure, [title], columns=1, note=drawing.note)
     unit = "points" if scale == 100 else ""
     for panel, column in ((1, "mean"), (2, "std")):
-        values = drawing.table[column] * scale
+        values = (drawing.table[column] * scale).round(6)  # of one trial all are the same but for their last digits
         ends = style.colour_ends(float(values.min()), float(values.max()))
         style.colour_axis(figure, panel, *ends, scale=style.SEQUENTIAL if panel == 1 else style.UNSURE)
         figure.add_trace(_area(drawing, values, panel, labels, unit))

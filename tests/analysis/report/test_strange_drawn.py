@@ -26,7 +26,7 @@ pytestmark = BROWSER
 SAYS = {
     "half": ["Winner: trial", "5 of 12", "fedtune resume"],
     "empty": ["There is no result", "No trial has begun of the 12", "fedtune resume"],
-    "one": ["Winner: trial 0", "Not tried yet.", "fedtune run"],
+    "one": ["Winner: trial 0", "Why, and how sure that is", "fedtune run"],
     "crashed": ["There is no result", "All 3 trials failed.", "the data set has no images", "fedtune extend"],
     "hostile": ["Winner: trial", "</script><img src=x onerror=alert(1)>", "fedtune run"],
     "hostile-varied": ["Best configuration under each condition", "</script><img src=x onerror=alert(1)>"],
