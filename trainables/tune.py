@@ -134,7 +134,8 @@ def federation(
             granted = self.trial_resources
             process.set_threads(1 if granted is None else max(1, int(granted.required_resources.get("CPU", 1))))
             given = convert_all(registry.declared(name), {**values, **config})
-            device = "cuda" if ray.get_gpu_ids() else "cpu"
+            # Where no Ray runs nobody has granted a GPU, and to ask for one would start a Ray, or look for one.
+            device = "cuda" if ray.is_initialized() and ray.get_gpu_ids() else "cpu"
             if device == "cuda":
                 process.use_gpu()
             self.simulated = Replicates(name, given, tuple(seeds), device=device, data_dir=data_dir)
