@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from search_spaces import run_folder
+from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 from trainables.worker.rounds_jsonl import Row, read_rows
 
 #: By the name of a tracker the package that it needs.
 PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
+#: The file that says how many rows of a trial have been told.
+ROWS = "rows"
 
 
 def check(name: str) -> None:
@@ -41,7 +43,7 @@ class _Trial:
     folder: Path
     config: Mapping[str, Any]
     name: str
-    #: The folder of its rounds, and how many of these have been told.
+    #: The folder of its rounds, and how many rows of these have been told.
     recorded: Path
     told: int = 0
     evaluated_params: Mapping[str, Any] = field(init=False)
@@ -85,7 +87,7 @@ class Tracker:
             trial.init_local_path()
             self._trials[number] = trial
             # What an earlier session has told stands where it told it.
-            trial.told = max(trial.told, self._rounds_of(trial))
+            trial.told = max(trial.told, self._rows_of(trial))
             self._callback.log_trial_start(trial)
 
         self._guarded(begin)
@@ -95,11 +97,11 @@ class Tracker:
 
         def tell() -> None:
             trial = self._trials[number]
-            for round_, result in sorted(_means(read_rows(trial.recorded / run_folder.ROUNDS)).items()):
-                if round_ > trial.told:
-                    self._callback.log_trial_result(round_, trial, {**result, "training_iteration": round_})
-                    trial.told = round_
-            (trial.folder / "rounds").write_text(str(trial.told))
+            rows = read_rows(trial.recorded / run_folder.ROUNDS, after=trial.told)
+            for round_, result in sorted(_means(rows).items()):
+                self._callback.log_trial_result(round_, trial, {**result, "training_iteration": round_})
+            trial.told += len(rows)
+            files.replace(trial.folder / ROWS, str(trial.told))
 
         if number in self._trials:
             self._guarded(tell)
@@ -133,8 +135,8 @@ class Tracker:
         mode = os.environ.setdefault("WANDB_MODE", "offline")
         return WandbLoggerCallback(project="fedtune", group=self._folder.name, mode=mode)
 
-    def _rounds_of(self, trial: _Trial) -> int:
-        told = trial.folder / "rounds"
+    def _rows_of(self, trial: _Trial) -> int:
+        told = trial.folder / ROWS
         return int(told.read_text()) if told.exists() else 0
 
     def _guarded(self, step: Callable[[], None]) -> None:

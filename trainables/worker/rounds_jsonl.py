@@ -27,11 +27,12 @@ def rewrite(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     files.replace(path, "".join(map(_line, rows)))
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The complete lines in order; a last line that was not written to its end is left out. No file has no rows."""
+def read_rows(path: Path, after: int = 0) -> list[Row]:
+    """The complete lines in order, without the first `after`; a last line that was not written to its end is left out.
+    No file has no rows."""
     if not path.exists():
         return []
-    return [json.loads(text) for text in files.read_text(path).split("\n")[:-1]]
+    return [json.loads(text) for text in files.read_text(path).split("\n")[after:-1]]
 
 
 def complete_rounds(path: Path, seeds: int) -> int:
