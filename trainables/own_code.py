@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -120,6 +120,13 @@ def module(path: str | Path) -> ModuleType:
     if whole not in _run or _run[whole][0] != code:
         _run[whole] = code, _execute(code)
     return _run[whole][1]
+
+
+def defined(code: ModuleType, fits: Callable[[object], bool]) -> list[str]:
+    """The names of what the file itself defines and has not imported, of that kind."""
+    return [
+        name for name, value in vars(code).items() if fits(value) and getattr(value, "__module__", "") == code.__name__
+    ]
 
 
 def code_of(path: str | Path) -> Code:

@@ -86,11 +86,7 @@ def reference(metric: str) -> tuple[str, str]:
         return metric, plain
     path, name = str(own_code.named(found[0], "metric")), found[1]
     module = own_code.module(path)
-    functions = [
-        one
-        for one, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not one.startswith("_")
-    ]
+    functions = [one for one in own_code.defined(module, inspect.isfunction) if not one.startswith("_")]
     if not name and len(functions) == 1:
         name = functions[0]
     if metrics.plain(name) not in functions:

@@ -145,8 +145,7 @@ def _labelled(x: list[NDArray[Any]], values: list[NDArray[Any]], names: tuple[st
     found, y = own.labels_of(values, keys, where)
     if names and all(name.isdigit() and int(name) < len(names) for name in found):
         found = tuple(names[int(name)] for name in found)
-    if len(found) < 2:
-        raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {found[0]}"), where))
+    table.at_least_two(found, where)
     return own.images_of(x, ("image",) * len(x), y, found, where)
 
 

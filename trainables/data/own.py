@@ -157,7 +157,7 @@ def _load_folder(root: Path, size: tuple[int, int] | None, title: str) -> Datase
             raise UserError(
                 sentence("A folder of images", "filled with one sub-folder per class", Shown("none"), str(part))
             )
-    _at_least_two(list(listed[0]), str(parts[0]))
+    table.at_least_two(list(map(repr, listed[0])), str(parts[0]))
     extra = sorted(set(listed[-1]) - set(listed[0]))
     if extra:
         raise UserError(
@@ -223,8 +223,7 @@ def read_npz(path: Path, label: str | None = None, client: str | None = None, sa
         if len(first) == 0:
             raise UserError(sentence(chosen[place // each * each], "at least one image", Shown("none"), where))
     names, numbers = labels_of(y, key_y, where)
-    if len(names) < 2:
-        raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {names[0]}"), where))
+    table.at_least_two(names, where)
     owners, of = labels_of(owner, chosen[2::each], where, what="clients") if client is not None else ((), None)
     if any(part.ndim == 2 for part in x):
         usual = "tokens" if all(part.dtype.kind in "iu" for part in x) else "vectors"
@@ -465,11 +464,6 @@ def _channels_first(x: Images, key: str, where: str) -> Images:
             )
         )
     return x
-
-
-def _at_least_two(classes: list[Any], where: str) -> None:
-    if len(classes) < 2:
-        raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {classes[0]!r}"), where))
 
 
 def _set_aside(labels: Labels, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,6 +12,7 @@ Features are standardised by mean and standard deviation of the training rows of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,12 @@ def of_frames(frames: list[pd.DataFrame], label: str | None, client: str | None,
     return vectors((x[:n], x[n:]), (y[:n], y[n:]), names, (of[:n], of[n:]), owners)
 
 
+def at_least_two(classes: Sequence[str], where: str) -> None:
+    """Raises `UserError` where there are fewer classes."""
+    if len(classes) < 2:
+        raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {classes[0]}"), where))
+
+
 def split(
     x: NDArray[np.float32],
     y: NDArray[np.int64],
@@ -72,8 +79,7 @@ def split(
 ) -> Raw:
     """Vectors `(n, d)`, or tokens below `vocabulary`, with their classes and clients as a data set, a part set aside
     for testing. Raises `UserError` where no class has a sample to spare."""
-    if len(names) < 2:
-        raise UserError(sentence("A data set", "of at least 2 classes", Shown(f"only {names[0]}"), where))
+    at_least_two(names, where)
     groups = y * max(len(owners), 1) + owner
     if np.bincount(groups).max() < 2:
         of = "class of a client" if owners else "class"

@@ -49,11 +49,7 @@ def class_of(reference: str) -> Callable[..., nn.Module]:
     assert found is not None, reference
     path, name = found
     module = own_code.module(path)
-    networks = [
-        one
-        for one, value in vars(module).items()
-        if inspect.isclass(value) and issubclass(value, nn.Module) and value.__module__ == module.__name__
-    ]
+    networks = own_code.defined(module, lambda value: inspect.isclass(value) and issubclass(value, nn.Module))
     if not name and len(networks) == 1:
         name = networks[0]
     made = getattr(module, name, None) if name else None

@@ -182,14 +182,14 @@ class Simulation:
         """The next round of a method whose server goes over the uploads once: each client trains when the server asks
         for its upload, is measured, and what it has handed back is let go of: two uploads are there at most."""
         t, device = self.progress.round + 1, self.fed.device
-        down, returned = Counter(self._bytes("bytes_down", {})), _Returned(self)
+        cohort, down, returned = self._cohort(), Counter(self._bytes("bytes_down", {})), _Returned(self)
         models, evaluates = _ClientModels(self, t), self._evaluates(t)
         trained = measured = 0.0
 
         def each() -> Iterator[Upload]:
             nonlocal trained, measured
             started = _now(device)
-            for call in self._clients(down):
+            for call in self._clients(cohort, down):
                 client, result = call.data.client, _client(self.method, call, self.graphs)
                 ended = _now(device)
                 trained += ended - started
@@ -202,7 +202,6 @@ class Simulation:
                 del result
                 started = _now(device)
 
-        cohort = choose_cohort(self.settings, self.fed.rng, t)
         uploads, started = OnePass(sum(share > 0 for share in cohort.step_shares), each()), _now(device)
         state = self._serve(uploads)
         uploads.exhaust()
@@ -263,11 +262,14 @@ class Simulation:
         """Runs the next round without measuring its models; returns the start of its row and the clients' results."""
         return exchange_together([self])[0]
 
-    def _clients(self, down: Counter[str]) -> Iterator[_ClientCall]:
+    def _cohort(self) -> Cohort:
+        """The clients of the next round."""
+        return choose_cohort(self.settings, self.fed.rng, self.progress.round + 1)
+
+    def _clients(self, cohort: Cohort, down: Counter[str]) -> Iterator[_ClientCall]:
         """The next round's clients as their turns come, without those whose upload is lost; counts what is sent to
         them."""
         t = self.progress.round + 1
-        cohort = choose_cohort(self.settings, self.fed.rng, t)
         for client, step_share in zip(cohort.clients, cohort.step_shares, strict=True):
             payload = self.method.download(self.config, self.fed, self.progress.state, client)
             down.update(self._bytes("bytes_down", payload))
@@ -474,7 +476,9 @@ def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict
         return [one for simulation in simulations for one in exchange_together([simulation])]
     started = _now(simulations[0].fed.device)
     downs = [Counter(s._bytes("bytes_down", {})) for s in simulations]
-    clients = (simulation._clients(down) for simulation, down in zip(simulations, downs, strict=True))
+    clients = (
+        simulation._clients(simulation._cohort(), down) for simulation, down in zip(simulations, downs, strict=True)
+    )
     if stacked:
         calls = [list(iterator) for iterator in clients]
         done = iter(train_stacked(simulations[0].config, [_task(method, call) for call in chain(*calls)]))
