@@ -39,7 +39,7 @@ def simulation(name: str, toy: Path, seed: int = 3, **more: Any) -> Simulation:
 
 def results_of(s: Simulation, executor: str) -> list[ClientResult]:
     """What the clients of the next round yield."""
-    calls = list(s._clients(Counter()))
+    calls = list(s._clients(s._cohort(), Counter()))
     if executor == "loop":
         return [
             s.method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
@@ -170,7 +170,7 @@ def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -
     start = s.progress.state.model
     together = dict(enumerate(results_of(s, executor)))
     alone = {}
-    for call in s._clients(Counter()):
+    for call in s._clients(s._cohort(), Counter()):
         t = simulation("fedavg", toy, momentum=0.9)  # with modules of its own
         alone[call.data.client] = s.method.client(call.config, t.fed, call.payload, None, call.data, call.rng)
     for client, result in alone.items():
