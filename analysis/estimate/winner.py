@@ -118,6 +118,11 @@ class Estimate:
     #: Trials that lost what they had learnt (`analysis.estimate.stability`).
     unstable: tuple[int, ...] = ()
 
+    @property
+    def better(self) -> bool:
+        """Whether the winner is told to be better than the paper's values."""
+        return self.gain_low is not None and self.gain_low > 0 and self.paper != self.trial
+
 
 def standing(
     trials: Sequence[FrozenTrial],

@@ -21,7 +21,7 @@ def verdict(found: Estimate, shown: Callable[[float], str]) -> str | None:
     gained = f"{apart(shown, found.gain)}, {100 * found.level:.0f} % interval " + between(
         shown, found.gain_low, found.gain_high
     )
-    if found.gain_low > 0:
+    if found.better:
         return f"Better than the paper's values by {gained}"
     return f"No better than the paper's values, as far as can be told: {gained}"
 
@@ -94,7 +94,7 @@ def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[s
         f"by an estimated {apart(shown, found.gain)}, {100 * found.level:.0f} % interval "
         f"{between(shown, found.gain_low, found.gain_high)}."
     )
-    if found.gain_low > 0:
+    if found.better:
         return [f"The winner is better than the paper's values (trial {found.paper}) {how}"]
     return [f"That the winner is better than the paper's values (trial {found.paper}) cannot be told: {how}"]
 

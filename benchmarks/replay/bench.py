@@ -134,6 +134,7 @@ def summary(rounds: int, found: Mapping[int, Sequence[Sequence[Judged]]]) -> dic
             "searching": as_data(over([j.searching for j in column], np.median)),
             "curse": as_data(over([j.curse for j in column], np.mean)),
             "covered": as_data(share([j.covered for j in column])),
+            "claim": as_data(share([j.claim for j in column])),
         }
         for column in at
     ]

@@ -5,6 +5,7 @@
     choosing      the rest, which lies in the choice among those tried
     curse         the searcher's estimate - the mean over held-out seeds of what it estimates (validation metric)
     covered       whether the stated interval holds that mean
+    claim         whether the search says that its winner is better than the paper's values
 
 A search that cannot name a winner yet has the regret of a blind choice. All in units of the metric.
 """
@@ -32,6 +33,7 @@ class Judged:
     curse: float
     covered: bool | None
     seconds: float
+    claim: bool | None = None
 
 
 def judge(episode: Episode, snapshot: Snapshot) -> Judged:
@@ -46,7 +48,8 @@ def judge(episode: Episode, snapshot: Snapshot) -> Judged:
     if verdict.low is not None and verdict.high is not None:
         covered = verdict.low <= expected <= verdict.high
     regret = episode.best - float(episode.truth_curve(verdict.values)[-1])
-    return Judged(snapshot.budget, regret, searching, verdict.estimate - expected, covered, snapshot.seconds)
+    curse = verdict.estimate - expected
+    return Judged(snapshot.budget, regret, searching, curse, covered, snapshot.seconds, verdict.claim)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Verdict:
     estimate: float
     low: float | None = None
     high: float | None = None
+    #: Whether it claims that the winner is better than the paper's values; None where it says nothing of that.
+    claim: bool | None = None
 
 
 @dataclass(frozen=True)

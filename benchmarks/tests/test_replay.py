@@ -23,7 +23,7 @@ from benchmarks.replay.gridded import Gridded, Shuffled
 from benchmarks.replay.measures import judge, over, rounds_to, share
 from benchmarks.replay.peer import NOT_INSTALLED, Peer
 from benchmarks.replay.searcher import LEVEL, Floats, Front, Impossible, Job, Result, Setting, Verdict
-from benchmarks.replay.searchers import PEERS, plain
+from benchmarks.replay.searchers import PEERS, SEARCHERS, plain
 from benchmarks.replay.searchers.oracle import Told
 from benchmarks.replay.simulator import Simulation, Snapshot
 from benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
@@ -202,6 +202,17 @@ def test_a_search_without_a_winner_has_the_regret_of_a_blind_choice() -> None:
     judged = judge(table.episode(0), Snapshot(3, None, 0.0, None))
     assert judged.regret == judged.searching == pytest.approx(0.45) and judged.covered is None
     assert math.isnan(judged.curse)
+
+
+def test_a_search_claims_a_gain_where_its_report_would() -> None:
+    """The paper's value is 0. Where the mean rises by a tenth per cell, a gain is claimed as soon as there is an
+    estimate, and not before; where it falls, never; a random search says nothing of it."""
+    for slope, sigma, expected in ((0.1, 0.01, [False, True]), (-0.1, 0.01, [False, False])):
+        episode = Known(0, lambda x, slope=slope: slope * round(float(x)), sigma)
+        searcher = SEARCHERS["fedtune-1"](setting(episode))
+        snapshots = Simulation(episode, searcher, slots=1, budgets=[ROUNDS, 20 * ROUNDS]).run()
+        assert [judge(episode, snapshot).claim for snapshot in snapshots] == expected
+    assert last(Known(0), plain.Random(setting(Known(0)), each=1), 5).claim is None
 
 
 def test_seeds_that_are_held_out_are_never_seen() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from analysis.estimate import estimate, standing
 from analysis.estimate.winner import BySeed
+from analysis.runs.trials import origin
 from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from benchmarks.replay.trials import Trials
 from fedtune.decisions.early_stopping import Rule, default_grace
@@ -131,16 +132,19 @@ def best_of(
 ) -> Verdict | None:
     """The winner by estimate, as `analysis.runs.Run.best` has it; before there is one, the completed trial with the
     highest value, without an interval. `by_seed`: values by trial, seed and round, where trials have several.
-    `fresh`: as `Setting.fresh`."""
+    `fresh`: as `Setting.fresh`. A search that holds the paper's values claims a gain where its report would
+    (`Estimate.better`), and one without a winner by estimate claims none."""
+    paper = next((trial.number for trial in trials if origin(trial) == PAPER), None)
     found = standing(trials, 1.0, by_seed)
     if found is not None:
-        said = estimate(found, LEVEL, fresh=fresh)
-        return Verdict(space.values(trials[said.trial].params), said.mean, said.low, said.high)
+        said = estimate(found, LEVEL, fresh=fresh, paper=paper)
+        claim = None if paper is None else said.better
+        return Verdict(space.values(trials[said.trial].params), said.mean, said.low, said.high, claim)
     done = [trial for trial in trials if trial.state.name == "COMPLETE"]
     if not done:
         return None
     best = max(done, key=lambda trial: (trial.values[0], -trial.number))
-    return Verdict(space.values(best.params), float(best.values[0]))
+    return Verdict(space.values(best.params), float(best.values[0]), claim=None if paper is None else False)
 
 
 def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
