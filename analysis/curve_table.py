@@ -3,6 +3,9 @@
     curves.npz     validation, test   uint16 (configurations, seeds, rounds), coded as below
                    also_<metric>      the same of other metrics, where these were recorded as well
                    seconds            float32 (configurations, seeds), mean seconds of a round
+                   measured           uint16 (configurations, seeds), where not all federations ran to their end: the
+                                      rounds after which a federation was stopped, 0 where there was none. One that
+                                      diverged has all rounds: it is known what came of it
     curves.json    the card: what was recorded, and how (see `CARD`)
 
 A value v is coded as the whole number nearest to 65534 · (v - low) / (high - low), and NaN (not measured, or not
@@ -38,6 +41,8 @@ MISSING = 65535
 STEPS = 65534
 #: Arrays that hold curves.
 CURVES = ("validation", "test")
+#: The array that says how many rounds of each federation are known.
+MEASURED = "measured"
 #: What the names of arrays begin with that hold another metric.
 ALSO = "also_"
 #: What a card says. `made` lists, for every time that something was recorded: revision, machine, date, federations.
@@ -67,7 +72,8 @@ Curves = NDArray[np.float64]
 class CurveTable:
     """`validation` and `test`: (configurations, seeds, rounds), NaN where nothing was measured. `seconds`:
     (configurations, seeds), mean seconds of a round. `card`: the entries of `CARD` that the arrays do not give. `also`:
-    curves of other metrics, by metric."""
+    curves of other metrics, by metric. `measured`: (configurations, seeds), of how many rounds something is known; of
+    all where it is None."""
 
     card: Mapping[str, Any]
     configurations: tuple[Mapping[str, Value], ...]
@@ -76,6 +82,7 @@ class CurveTable:
     test: Curves
     seconds: NDArray[np.float32]
     also: Mapping[str, Curves] = field(default_factory=dict)
+    measured: NDArray[np.uint16] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError where the arrays do not belong together."""
@@ -85,6 +92,8 @@ class CurveTable:
                 f"{shape[0]} configurations and {shape[1]} seeds with curves {self.validation.shape} and "
                 f"{self.test.shape} and seconds {self.seconds.shape}"
             )
+        if self.measured is not None and (self.measured.shape != shape[:2] or self.measured.max(initial=0) > shape[2]):
+            raise ValueError(f"curves {shape} and the rounds that were measured {self.measured.shape}")
         for name, curves in self.also.items():
             if curves.shape != shape:
                 raise ValueError(f"curves {shape} and those of {name} {curves.shape}")
@@ -92,6 +101,14 @@ class CurveTable:
     @property
     def rounds(self) -> int:
         return int(self.validation.shape[-1])
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """(configurations, seeds): the federations that ran to their end, or diverged."""
+        if self.measured is None:
+            return np.ones(self.seconds.shape, dtype=bool)
+        found: NDArray[np.bool_] = self.measured >= self.rounds
+        return found
 
     @property
     def space(self) -> Space:
@@ -134,6 +151,8 @@ def save(table: CurveTable, path: Path) -> dict[str, Any]:
     curves |= {ALSO + metric: values for metric, values in table.also.items()}
     ranges = {name: value_range(values) for name, values in curves.items()}
     arrays: dict[str, Any] = {name: encode(values, *ranges[name]) for name, values in curves.items()}
+    if table.measured is not None and not table.whole.all():
+        arrays[MEASURED] = table.measured.astype(np.uint16)
     content = io.BytesIO()
     np.savez_compressed(content, seconds=table.seconds.astype(np.float32), **arrays)
     seconds = table.seconds[np.isfinite(table.seconds)]
@@ -173,20 +192,28 @@ def load(path: str | Path) -> CurveTable:
         content = path.read_bytes()
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             others = [name for name in archive.files if name.startswith(ALSO)]
-            found = {name: archive[name] for name in (*CURVES, *others, "seconds")}
+            known = [name for name in (MEASURED,) if name in archive.files]
+            found = {name: archive[name] for name in (*CURVES, *others, *known, "seconds")}
     except OSError as error:
         raise UserError(f"The table {path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         raise _no_table(path, "it is damaged, or was not written by fedtune") from error
     if hashlib.sha256(content).hexdigest() != card["sha256"]:
         raise _no_table(path, f"it is not the one that {card_path(path).name} describes")
-    if any(found[name].dtype != np.uint16 for name in (*CURVES, *others)) or found["seconds"].dtype != np.float32:
+    coded = (*CURVES, *others, *known)
+    if any(found[name].dtype != np.uint16 for name in coded) or found["seconds"].dtype != np.float32:
         raise _no_table(path, "its arrays are not of the kinds that fedtune writes")
     try:
         curves = {name: decode(found[name], *card["range"][name]) for name in (*CURVES, *others)}
         also = {name.removeprefix(ALSO): curves.pop(name) for name in others}
         return CurveTable(
-            card, tuple(card["configurations"]), tuple(card["seeds"]), seconds=found["seconds"], also=also, **curves
+            card,
+            tuple(card["configurations"]),
+            tuple(card["seeds"]),
+            seconds=found["seconds"],
+            also=also,
+            measured=found.get(MEASURED),
+            **curves,
         )
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise _no_table(path, f"its card does not fit it ({error})") from error

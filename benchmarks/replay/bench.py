@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,14 @@ import numpy as np
 
 from analysis import curve_table
 from analysis.curve_table import CurveTable
-from benchmarks.replay.gridded import Gridded, Shuffled
+from benchmarks.replay.gridded import SHUFFLED, Gridded, Shuffled
 from benchmarks.replay.measures import Interval, Judged, judge, over, rounds_to, share
 from benchmarks.replay.pool import Task, replayed
 from benchmarks.replay.searcher import Setting
 from benchmarks.replay.searchers import SEARCHERS, Factory
 from benchmarks.replay.simulator import Simulation
-from benchmarks.replay.surrogate import Surrogate
-from benchmarks.replay.table import Episode, Table
+from benchmarks.replay.surrogate import WORLDS, Surrogate, named
+from benchmarks.replay.table import FEWEST_SEEDS, Episode, Table
 
 #: Budgets, in whole federations of one seed: each about one and a half times the one before.
 BUDGETS = (3, 5, 8, 12, 18, 27, 40)
@@ -31,20 +32,21 @@ SLOTS, CLOCKS = 1, (1, 2, 8, 32)
 GOAL = 0.01
 
 
-def tables(folder: Path, names: Sequence[str] = ()) -> dict[str, Table]:
-    """What there is to replay on: of every recorded table its cells, where they are a whole grid, else a model of it;
-    and the first one shuffled."""
+def tables(where: Path, names: Sequence[str] = ()) -> dict[str, Table]:
+    """What there is to replay on, of a table or a folder of them: the cells of a table that is a whole grid, and the
+    same shuffled; of any other its worlds. Raises `UserError` where a table does not tell what a replay needs."""
     found: dict[str, Table] = {}
-    paths = sorted(folder.glob("*.npz"))
-    for place, path in enumerate(paths):
+    for path in [where] if where.is_file() else sorted(where.glob("*.npz")):
         recorded = curve_table.load(path)
-        several: list[Table] = []
-        if not names or recorded.card["name"] in names:
-            several.append(Gridded(recorded) if is_grid(recorded) else Surrogate(recorded))
-        shuffled = Shuffled(recorded)
-        if place == 0 and (not names or shuffled.name in names):
-            several.append(shuffled)
-        found |= {table.name: table for table in several}
+        name = str(recorded.card["name"])
+        if is_grid(recorded) and recorded.whole.all() and len(recorded.seeds) >= FEWEST_SEEDS:
+            made: dict[str, Callable[[], Table]] = {
+                name: partial(Gridded, recorded),
+                f"{name}, {SHUFFLED}": partial(Shuffled, recorded),
+            }
+        else:
+            made = {named(name, world): partial(Surrogate, recorded, world) for world in WORLDS}
+        found |= {one: make() for one, make in made.items() if not names or one in names}
     return found
 
 

@@ -27,6 +27,9 @@ from benchmarks.replay.surrogate import digest
 from benchmarks.replay.table import Recorded, RecordedEpisode
 from search_spaces.parameter import Value
 
+#: What the name of such a table ends with.
+SHUFFLED = "shuffled"
+
 
 class Gridded(Recorded):
     """A table of all cells of a grid."""
@@ -44,7 +47,7 @@ class Shuffled(Gridded):
     """What a search sees tells nothing."""
 
     def __init__(self, table: CurveTable) -> None:
-        super().__init__(table, f"{table.card['name']}, shuffled")
+        super().__init__(table, f"{table.card['name']}, {SHUFFLED}")
 
     def episode(self, repetition: int) -> GriddedEpisode:
         rng = np.random.default_rng([repetition, 2])

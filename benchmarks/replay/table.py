@@ -64,9 +64,13 @@ class Table(Protocol):
         """What it was made of, in a sentence or two."""
 
 
+#: Seeds of a table whose own curves are replayed: two are held out, and a search needs one.
+FEWEST_SEEDS = 3
+
+
 def held_out(seeds: int) -> int:
     """How many of a table's seeds a search never sees: three of eight, and at least two."""
-    if seeds < 3:
+    if seeds < FEWEST_SEEDS:
         raise ValueError(f"a table of {seeds} seeds: two are held out, and a search needs one")
     return max(2, 3 * seeds // 8)
 

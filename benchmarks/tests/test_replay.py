@@ -26,10 +26,11 @@ from benchmarks.replay.searcher import LEVEL, Floats, Front, Impossible, Job, Re
 from benchmarks.replay.searchers import PEERS, SEARCHERS, plain
 from benchmarks.replay.searchers.oracle import Told
 from benchmarks.replay.simulator import Simulation, Snapshot
-from benchmarks.replay.surrogate import Surrogate, cut_off, measure_noise
+from benchmarks.replay.surrogate import Surrogate, cut_off, means_of, measure_noise, shrunk
 from benchmarks.replay.table import Recorded, differences, held_out
 from benchmarks.tables.specs import SPECS
 from search_spaces.dimension import Dimension
+from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
 from search_spaces.space import Space
 
@@ -538,25 +539,116 @@ def test_no_accuracy_of_the_model_is_above_one_and_its_means_are_those_of_what_i
     )
 
 
-def test_noise_is_divided_into_what_is_shared_and_what_is_not() -> None:
-    rng = np.random.default_rng(2)
+def two_parts(rng: np.random.Generator, lacks: float = 0.0) -> Floats:
+    """30 configurations over 400 seeds whose noise has a variance of 0.25, of which 36 % are shared; a part `lacks` of
+    the federations is not there."""
     shared, own = rng.normal(0, 0.3, (1, 400, 2)), rng.normal(0, 0.4, (30, 400, 2))
-    noise = measure_noise(rng.normal(0, 5, (30, 1, 2)) + shared + own)
+    found: Floats = rng.normal(0, 5, (30, 1, 2)) + shared + own
+    found[rng.random((30, 400)) < lacks] = np.nan
+    return found
+
+
+def test_noise_is_divided_into_what_is_shared_and_what_is_not() -> None:
+    noise = measure_noise(two_parts(np.random.default_rng(2)))
     assert np.median(noise.sigma) == pytest.approx(0.5, rel=0.1)
     assert np.diag(noise.shared) == pytest.approx(np.full(2, 0.36), rel=ERRORS * math.sqrt(2 / 400))
     assert np.diag(noise.own) == pytest.approx(np.full(2, 0.64), rel=ERRORS * math.sqrt(2 / 400))
 
 
-def test_a_grid_is_replayed_as_recorded_and_other_tables_through_a_model(tmp_path: Path) -> None:
-    save(recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells"), tmp_path / "cells.npz")
+def test_means_and_noise_of_a_table_that_lacks_federations() -> None:
+    """Means are exact where values are sums of a configuration's part and a seed's; variances come back where a third
+    of the federations is not there, as where a second stage gave the best ones further seeds."""
+    rng = np.random.default_rng(2)
+    place, seed = rng.normal(0, 5, (30, 1, 2)), rng.normal(0, 1, (1, 6, 2))
+    sums = place + seed
+    lacking = rng.random((30, 6)) < 0.4
+    lacking[:, :2] = False
+    sums[lacking] = np.nan
+    assert means_of(sums) == pytest.approx((place + seed.mean(axis=1, keepdims=True))[:, 0])
+    noise = measure_noise(two_parts(rng, lacks=0.3))
+    assert np.median(noise.sigma) == pytest.approx(0.5, rel=0.1)
+    assert np.diag(noise.shared) == pytest.approx(np.full(2, 0.36), rel=ERRORS * math.sqrt(2 / 400))
+    assert np.diag(noise.own) == pytest.approx(np.full(2, 0.64), rel=ERRORS * math.sqrt(2 / 400))
+
+
+def test_recorded_means_are_drawn_to_their_mean_by_what_is_noise() -> None:
+    """Means 0, 1 and 2 have a variance of 1; of noise 0.25, of true differences 0.75. All noise: all are alike."""
+    means = np.array([[0.0], [1.0], [2.0]])
+    assert shrunk(means, np.full((3, 1), 0.25)) == pytest.approx(np.array([[0.25], [1.0], [1.75]]))
+    assert shrunk(means, np.full((3, 1), 2.0)) == pytest.approx(np.full((3, 1), 1.0))
+    # A mean of fewer seeds is drawn further: 0.75 / (0.75 + 0.5) and 0.75 / (0.75 + 0.125).
+    found = shrunk(means, np.array([[0.5], [0.125], [0.125]]))
+    assert found == pytest.approx(np.array([[1 - 0.75 / 1.25], [1.0], [1 + 0.75 / 0.875]]))
+
+
+def test_the_nearest_recorded_and_trees_are_worlds_of_their_own() -> None:
+    """Beside a recorded configuration the nearest has its mean, drawn to that of all; trees come near both it and a
+    step that no smooth model has."""
+    table, _ = smooth()
+    nearest = Surrogate(table, "nearest")
+    drawn = shrunk(means_of(nearest.curves), (nearest.noise.sigma**2 / 8)[:, None] * np.diag(nearest.noise.own))
+    place = nearest.at({"x": 7.51 / 40})
+    assert nearest.name == "smooth, nearest" and place.mean == pytest.approx(drawn[7])
+    assert place.mean[ROUNDS - 1] != pytest.approx(nearest.curves[7].mean(axis=0)[ROUNDS - 1])
+    assert nearest.best == pytest.approx(0.8, abs=ERRORS * 0.05 / math.sqrt(8))
+    step = dataclasses.replace(table, validation=table.validation.copy(), test=table.test.copy())
+    step.validation[:20], step.test[:20] = step.validation[:20] / 2, step.test[:20] / 2
+    trees = Surrogate(step, "trees")
+    before, after = (trees.at({"x": x}).mean[ROUNDS - 1] for x in (0.4, 0.6))
+    assert after - before == pytest.approx(0.8 - 0.3**2 - (0.8 - 0.1**2) / 2, abs=0.1)
+    assert trees.fit.explained > 0.5
+
+
+def test_a_federation_that_diverges_is_one_but_in_the_gaussian_world() -> None:
+    """The better half of the configurations diverges on half of its seeds, from the third round on."""
+    table, _ = smooth()
+    broken = dataclasses.replace(table, validation=table.validation.copy(), test=table.test.copy())
+    broken.validation[20:, :4, 2:] = broken.test[20:, :4, 2:] = np.nan
+    world, values = Surrogate(broken, "nearest"), {"x": 0.8}
+    seen = np.array([world.episode(r).curve(values, 0) for r in range(2000)])
+    gone = np.isnan(seen[:, -1])
+    assert abs(gone.mean() - 0.5) <= ERRORS * math.sqrt(0.25 / 2000)
+    assert not np.isnan(seen[:, :2]).any() and np.isnan(seen[gone, 2:]).all()
+    place, worst = world.at(values), float(np.nanmin(broken.test))
+    assert place.diverges == 0.5 and place.true[-1] == pytest.approx((place.mean[-1] + worst) / 2, abs=0.005)
+    assert Surrogate(broken, "trees").at(values).diverges == pytest.approx(0.5, abs=0.05)
+    assert world.at({"x": 0.2}).diverges == 0
+    gaussian = Surrogate(broken)
+    assert not any(np.isnan(gaussian.episode(r).curve(values, 0)).any() for r in range(50))
+
+
+def test_a_grid_is_replayed_as_recorded_and_other_tables_in_three_worlds(tmp_path: Path) -> None:
+    """A grid that lacks federations, or seeds to hold out, is no whole grid."""
+    cells = recorded(np.tile(np.arange(10)[:, None] / 10, (1, 4)), "cells")
+    save(cells, tmp_path / "cells.npz")
     save(smooth(12, 4)[0], tmp_path / "smooth.npz")
     found = bench.tables(tmp_path)
     assert {name: type(table) for name, table in found.items()} == {
         "cells": Gridded,
         "cells, shuffled": Shuffled,
         "smooth": Surrogate,
+        "smooth, trees": Surrogate,
+        "smooth, nearest": Surrogate,
     }
-    assert [*bench.tables(tmp_path, ["smooth"])] == ["smooth"]
+    assert [*bench.tables(tmp_path, ["smooth, trees"])] == ["smooth, trees"]
+    stopped = np.full((10, 4), ROUNDS, dtype=np.uint16)
+    stopped[0, 1] = 0
+    save(dataclasses.replace(cells, measured=stopped), tmp_path / "cells.npz")
+    assert [*bench.tables(tmp_path / "cells.npz")] == ["cells", "cells, trees", "cells, nearest"]
+
+
+def test_what_was_stopped_is_no_part_of_a_world() -> None:
+    """A federation that was stopped says nothing of the end, and one that diverged in a round that others do not know
+    is no stopped one."""
+    table, _ = smooth()
+    rounds = np.full((40, 8), ROUNDS, dtype=np.uint16)
+    rounds[3:, 5:] = 1
+    short = dataclasses.replace(table, validation=table.validation.copy(), test=table.test.copy(), measured=rounds)
+    short.validation[3:, 5:, 1:] = short.test[3:, 5:, 1:] = np.nan
+    nearest = Surrogate(short, "nearest")
+    assert nearest._diverges is None and np.isnan(nearest.curves).any(axis=2).sum() == 37 * 3
+    with pytest.raises(UserError, match="from one seed it cannot be told how much a seed moves a value"):
+        Surrogate(dataclasses.replace(short, measured=np.minimum(rounds, np.where(np.arange(8) > 0, 0, ROUNDS))))
 
 
 # -- statistics -------------------------------------------------------------------------------------------

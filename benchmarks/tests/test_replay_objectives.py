@@ -198,4 +198,4 @@ def test_only_tables_with_several_validation_metrics_are_replayed(tmp_path: Path
     save(dataclasses.replace(noisy(2), card=dict(noisy(2).card) | {"name": "two"}), tmp_path / "two.npz")
     assert [*bench.tables(tmp_path)] == ["two"] and bench.tables(tmp_path)["two"].metrics == METRICS[:2]
     assert bench.tables(tmp_path, ["line"]) == {}
-    assert [*single_bench.tables(tmp_path)] == ["line", "line, shuffled", "two"]
+    assert [*single_bench.tables(tmp_path)] == ["line", "line, shuffled", "two", "two, shuffled"]

@@ -71,6 +71,20 @@ def test_other_metrics_stand_beside_the_curves(tmp_path: Path) -> None:
         dataclasses.replace(made, also={"val_wlp": others["val_wlp"][:4]})
 
 
+def test_what_was_stopped_is_told_from_what_diverged(tmp_path: Path) -> None:
+    """Both have no values to the end; a table of whole federations has no further array."""
+    save(table(), tmp_path / "whole.npz")
+    with np.load(tmp_path / "whole.npz") as archive:
+        assert "measured" not in archive.files and load(tmp_path / "whole.npz").whole.all()
+    rounds = np.full((5, 3), 4, dtype=np.uint16)
+    rounds[2, 1], rounds[4, 0] = 2, 0
+    save(dataclasses.replace(table(), measured=rounds), tmp_path / "toy.npz")
+    found = load(tmp_path / "toy.npz")
+    assert np.array_equal(found.measured, rounds) and [*zip(*np.nonzero(~found.whole), strict=True)] == [(2, 1), (4, 0)]
+    with pytest.raises(ValueError, match="rounds that were measured"):
+        dataclasses.replace(found, measured=rounds + 1)
+
+
 def test_what_was_read_is_written_again_bit_for_bit(tmp_path: Path) -> None:
     save(table(-3.0, 40.0), tmp_path / "a.npz")
     save(load(tmp_path / "a.npz"), tmp_path / "b.npz")
