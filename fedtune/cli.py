@@ -11,6 +11,7 @@ resumed, 130 interrupted and resumable.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import importlib
@@ -19,6 +20,8 @@ import pkgutil
 import sys
 import warnings
 from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TextIO, get_args, get_origin, get_type_hints
 
 import typer
@@ -105,13 +108,21 @@ class Explained(TyperCommand):
         with formatter.section("Examples"):
             for line in (self.epilog or "").splitlines():
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
-        formatter.write(f"\nGuide: docs/{self.guide}.md, on the site {self.guide}.html\n")
+        formatter.write(f"\nGuide: {_page(self.guide)}\n")
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence, whole: typer would cut it where the terminal ends, and a list goes on in the next line
         instead."""
         first = " ".join((self.help or "").split("\n\n")[0].split())
         return first.partition(". ")[0].removesuffix(".") + "."
+
+
+def _page(guide: str) -> str:
+    """Where a page of the documentation is: in the checkout, or where a wheel has put it."""
+    if (Path(__file__).parents[1] / "docs" / f"{guide}.md").is_file():
+        return f"docs/{guide}.md, on the site {guide}.html"
+    installed = [file for file in metadata.files("fedtune") or () if file.match(f"share/doc/fedtune/{guide}.md")]
+    return str(Path(installed[0].locate()).resolve()) if installed else f"{guide}.html on the site"
 
 
 class Lazy(TyperGroup):
@@ -300,8 +311,24 @@ def _run() -> int:
             return 2
         named = getattr(getattr(error, "ctx", None), "command_path", "fedtune")
         said = _cut(" ".join(error.format_message().split()).rstrip("."))
-        _refuse(f"{said}. `{named} --help` shows what can be given.")
+        _refuse(f"{said}. {_by_set(error)}`{named} --help` shows what can be given.")
     return code if isinstance(code, int) else 0
+
+
+def _by_set(error: Exception) -> str:
+    """How a parameter is given that was written as an option of its own, such as --lr; nothing for any other error."""
+    from fedtune.api import catalogue
+    from search_spaces.errors import UserError
+
+    key = str(getattr(error, "option_name", "")).removeprefix("--")
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    if not key or "--set" not in (flag for one in getattr(command, "params", ()) for flag in one.opts):
+        return ""
+    for method in ("fedavg", *sys.argv[2:3]):
+        with contextlib.suppress(UserError):  # the word need not be a method's name
+            if any(row["key"] == key for row in catalogue.methods(method)):
+                return f"It is a parameter: --set {key}=VALUE gives it. "
+    return ""
 
 
 def _cut(text: str) -> str:

@@ -30,6 +30,11 @@ for package, file in files.items():
 PYTHON
 fedtune=$work/venv/bin/fedtune
 "$fedtune" --help >/dev/null
+page=$("$fedtune" new --help | sed -n 's/^Guide: //p')
+if ! [ -f "$page" ]; then
+    echo "fedtune new --help leads to no page: $page" >&2
+    exit 1
+fi
 "$fedtune" spaces dfrd
 "$fedtune" search fedavg --trials 2 --rounds 2 --set local_steps=2 --name first
 "$fedtune" report runs/first

@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,24 +79,41 @@ def named(path: str | Path, what: str) -> Path:
         raise UserError(sentence(what, "the path of an existing Python file", str(path), fix="Check the path."))
     if str(whole) not in _named:
         _named[str(whole)] = None
-        if (note := _note(whole)) is not None and not note.exists():
-            with cache.writable():
-                note.parent.mkdir(parents=True, exist_ok=True)
-                files.replace(note, json.dumps({"path": str(whole)}))
+        note = _note(whole)
+        with cache.writable():  # written again, as its time says when the file was named last
+            note.parent.mkdir(parents=True, exist_ok=True)
+            files.replace(note, json.dumps({"path": str(whole)}))
     return whole
 
 
+def run_named() -> None:
+    """Runs the files that this process was told of and has not run: in a trial those of its run, and no file of the
+    same name in another folder."""
+    for path in [path for path in _named if path not in _run and path not in _running]:
+        module(path)
+
+
 def noted() -> list[Path]:
-    """The files that were named on this machine before, and are there."""
+    """The files that were named on this machine before, and are there: those below the current folder first, then the
+    ones that were named last."""
     found = []
-    for note in sorted((cache.home() / "own").glob("*.json")):
+    for note in sorted((cache.home() / "own").glob("*.json"), key=_named_at, reverse=True):
         try:
             path = Path(json.loads(note.read_text(encoding="utf-8"))["path"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if _note(path) == note and path.is_file():
             found.append(path)
-    return found
+    here = Path.cwd().resolve()
+    return sorted(found, key=lambda path: not path.is_relative_to(here))
+
+
+def _named_at(note: Path) -> tuple[float, str]:
+    """When a file was named last, and something that decides between equal times."""
+    try:
+        return note.stat().st_mtime, note.name
+    except OSError:  # removed by somebody meanwhile
+        return 0.0, note.name
 
 
 def given(codes: Iterable[Code]) -> None:
@@ -229,6 +247,17 @@ def _execute(code: Code) -> ModuleType:
     finally:
         _running.pop()
     return made
+
+
+def told(error: BaseException) -> str:
+    """An error that code of such a file may have raised, with the last place there that it went through:
+    `KeyError: 'w' (mymethod.py, line 12)`."""
+    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    last = ""
+    for step, line in traceback.walk_tb(error.__traceback__):
+        if step.f_code.co_filename in _run:
+            last = f" ({Path(step.f_code.co_filename).name}, line {line})"
+    return said + last
 
 
 def _line(error: BaseException, path: str) -> int | None:

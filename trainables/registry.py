@@ -56,10 +56,18 @@ def method(name: str) -> Method:
     """The method of that name. Raises `UserError` with the nearest name."""
     if name in (known := methods()):
         return known[name]
+    own_code.run_named()
+    if name in (known := methods()):
+        return known[name]
+    broken = None
     for path in own_code.noted():
-        # A file that was named by mistake, or is broken by now, is not this method's.
-        if _assigns(path, name) and (found := _method_of(path)).name == name:
-            return found
+        try:
+            if _assigns(path, name) and (found := _method_of(path)).name == name:
+                return found
+        except UserError as error:  # it was named by mistake, or is broken by now; another file may be the method's
+            broken = broken or error
+    if broken is not None:
+        raise broken
     said = unknown("method", name, methods())
     own = "" if "Did you mean" in said else " A method of your own is named by its file, such as ./mymethod.py."
     raise UserError(said + own)

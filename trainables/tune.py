@@ -333,7 +333,7 @@ class Trial(tune.Trainable):
                 self._reason, self._error = "interrupted", environment.disk(self._job.folder, error)
                 self._out_of_memory = error.errno == errno.ENOMEM
             except Exception as error:
-                self._reason, self._error = "error", f"{type(error).__name__}: {error}".splitlines()[0]
+                self._reason, self._error = "error", own_code.told(error)
                 if process.is_out_of_memory(error):
                     self._reason, self._out_of_memory = "interrupted", True
                 if self._folder is not None:

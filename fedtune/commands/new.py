@@ -29,4 +29,4 @@ def command(
 
     made = new(kind, name)
     tables.say(f"Written: {' and '.join(map(str, made))}")
-    tables.say("Try it:", f"python -m pytest -q {made[1]}", NEXT[kind].format(name=name))
+    tables.say("Try it:", f"python {made[1]}", NEXT[kind].format(name=name))

@@ -1,5 +1,6 @@
 """Builds the federation of a request once, to learn what nothing else can tell: whether it is possible, what its data
-are, and which metrics it yields."""
+are, and which metrics it yields. Of a method in a user's own file one round is run, so that its first error is told
+in a sentence."""
 
 from __future__ import annotations
 
@@ -57,11 +58,20 @@ def preflight(
         return Checked(values, {})
     import torch
 
-    from trainables import data
+    from trainables import data, own_code
     from trainables.models import precision
     from trainables.simulation import executors
     from trainables.simulation.rounds import Simulation
 
+    def one_round(**fewer: int) -> Mapping[str, Any]:
+        # One step per client is enough, where the method may take so few.
+        try:
+            shorter = registry.configured(method, {**anywhere.values, "local_steps": 1, "local_epochs": 0, **fewer})
+        except UserError:
+            shorter = anywhere
+        return Simulation(method, shorter, seeds[0], torch.device("cpu"), data_dir).run_round()
+
+    is_own_file = registry.own_code_of(method) is not None
     try:
         if device is not None:
             precision.check(str(values["precision"]), torch.device(device))
@@ -69,18 +79,20 @@ def preflight(
         anywhere = configuration.on(precision="fp32", executor="loop")
         built = Simulation(method, anywhere, seeds[0], torch.device("cpu"), data_dir)
         dataset = data.load(str(values["dataset"]), data_dir)
+        if is_own_file:
+            one_round()
     except UserError as error:
         problems.extend(error.problems)
         return Checked(values, {})
-
-    def one_round() -> Mapping[str, Any]:
-        # One step per client is enough.
-        short = {**anywhere.values, "rounds": 1, "local_steps": 1, "local_epochs": 0}
-        return Simulation(method, short, seeds[0], torch.device("cpu"), data_dir).run_round()
+    except Exception as error:
+        if not is_own_file or isinstance(error, OSError | MemoryError):
+            raise
+        problems.append(f"The first round of {method} fails: {own_code.told(error)}. No run was created.")
+        return Checked(values, {})
 
     if keep_images:
         problems.extend(_no_images(built))
-    problems.extend(_not_measured(built, metric, required, one_round))
+    problems.extend(_not_measured(built, metric, required, lambda: one_round(rounds=1)))
     facts: dict[str, Any] = {
         "method_title": built.method.title,
         "dataset": {"name": dataset.name, "hash": dataset.hash},

@@ -89,6 +89,7 @@ CommandLine = Callable[..., tuple[int, str, str]]
         (["run", "loop"], "cannot be used: Too many levels"),
         (["search", "fedavg", "--seeds", "\x1b[2J"], r"`fedtune search --help`"),
         (["search", "fedavg", "--\x1b[2J"], r"No such option.*`fedtune search --help`"),
+        (["search", "fedprox", "--mu", "1"], "No such option: --mu.* It is a parameter: --set mu=VALUE gives it"),
         (["nothing\r\nforged"], "Unknown command"),
         (["run", f"{'n' * 100}/" * 50], "n+ … n+/?.? cannot be used: File name too long"),
         (["resume", "run", "x/" * 2500], "unexpected extra argument.* … .*`fedtune resume --help`"),

@@ -322,7 +322,8 @@ def _arrays(path: Path, label: str, client: str | None) -> tuple[tuple[str, ...]
             chosen = parts if set(parts) <= set(keys) else whole
             if not set(chosen) <= set(keys):
                 must = f"arrays {_listed(whole)}, or {_listed(parts)}"
-                raise UserError(sentence("An .npz data set", must, Shown(", ".join(keys) or "no arrays"), where))
+                fix = f"np.savez(FILE, {', '.join(f'{key}=…' for key in whole)}) names them."
+                raise UserError(sentence("An .npz data set", must, Shown(", ".join(keys) or "no arrays"), where, fix))
             arrays = [archive[key] for key in chosen]
             vocabulary = archive["vocabulary"] if "vocabulary" in keys else None
             if not all(isinstance(array, np.ndarray) for array in (*arrays, vocabulary) if array is not None):
@@ -460,7 +461,10 @@ def _channels_first(x: Images, key: str, where: str) -> Images:
     if x.ndim != 4 or x.shape[1] not in (1, 3) or 0 in x.shape:
         raise UserError(
             sentence(
-                key, "of shape (n, H, W), (n, H, W, C) or (n, C, H, W) with C = 1 or 3", Shown(str(x.shape)), where
+                key,
+                "of shape (n, d), or of images, (n, H, W), (n, H, W, C) or (n, C, H, W) with C = 1 or 3",
+                Shown(str(x.shape)),
+                where,
             )
         )
     return x

@@ -150,6 +150,40 @@ def test_a_trial_runs_the_text_that_it_was_sent(files: Path) -> None:
     assert read_rows(files / "three" / "rounds.jsonl")[0]["global_loss"] != one["global_loss"]
 
 
+def test_a_trial_runs_its_own_file_and_none_of_that_name_elsewhere(files: Path) -> None:
+    made = planned(files)
+    for folder in map(str, range(6)):  # other projects on this machine, whose methods have the same name, and fail
+        (files / folder).mkdir()
+        (files / folder / "mymethod.py").write_text(f"{METHOD}# {folder}\nraise ValueError({folder!r})\n")
+        own_code.named(files / folder / "mymethod.py", "method")
+    job = job_of(made, files / "one")
+    own_code.forget()  # the trial is another process, perhaps on another machine
+    (files / "mymethod.py").unlink()
+    trial = Trial({"job": job})
+    while not (result := trial.step())["done"]:
+        pass
+    assert result["ending"].stop_reason == "completed", result["ending"].error
+
+
+def test_a_broken_file_elsewhere_hides_no_method(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(files)
+    other = files / "other" / "mymethod.py"
+    other.parent.mkdir()
+    other.write_text(METHOD + "raise ValueError('broken')\n")
+    own_code.named(other, "method")  # named last
+    own_code.forget()
+    assert registry.method("mine").title == "Mine"
+    assert own_code.loaded() == [str(files / "mymethod.py")]
+    own_code.forget()
+    monkeypatch.chdir(other.parent)  # here the broken file comes first
+    (files / "mymethod.py").write_text(METHOD.replace("Mine", "Far away"))
+    assert registry.method("mine").title == "Far away"
+    (files / "mymethod.py").unlink()
+    own_code.forget()
+    with pytest.raises(UserError, match=r"other/mymethod.py cannot be run \(line 5\): ValueError: broken"):
+        registry.method("mine")
+
+
 def test_a_run_from_somebody_else_runs_no_file(files: Path) -> None:
     folder = begun(files)
     for name in ("mymethod.py", "mynet.py"):
@@ -184,6 +218,53 @@ def test_a_file_that_is_no_method_is_said_before_anything(files: Path, text: str
     with pytest.raises(UserError, match=said):
         planned(files)
     assert not (files / "runs").exists()
+
+
+#: A server that fails in a round, an `init` with another signature, and one round that needs more than one step.
+FAILING = """
+@dataclasses.dataclass(frozen=True)
+class State(fedavg.State):
+    round: int = 0
+
+def init(config, fed, rng):
+    return State(fedavg.init(config, fed, rng).model)
+
+def server(config, fed, state, uploads, rng):
+    if state.round + 1 == {round}:
+        return state.nothing
+    return State(fedavg.server(config, fed, state, uploads, rng).model, None, state.round + 1)
+
+METHOD = dataclasses.replace(METHOD, State=State, init=init, server=server)
+"""
+STRICT = """
+METHOD = dataclasses.replace(METHOD, check=lambda config, federation: ["Two."] if config.local_steps < 2 else [])
+"""
+
+
+def test_a_first_round_that_fails_is_said_before_anything(files: Path) -> None:
+    for added, said in (
+        (FAILING.format(round=1), r"of mine fails: AttributeError: .*'nothing' \(mymethod.py, line 15\)\. No run"),
+        ("\nMETHOD = dataclasses.replace(METHOD, init=lambda config: None)\n", "of mine fails: TypeError: .*argument"),
+    ):
+        own_code.forget()
+        (files / "mymethod.py").write_text(METHOD + added)
+        with pytest.raises(UserError, match=said):
+            planned(files)
+        assert not (files / "runs").exists()
+    own_code.forget()
+    (files / "mymethod.py").write_text(METHOD + STRICT)  # tried with the steps that it may take
+    assert planned(files).experiment.method == "mine"
+
+
+def test_a_later_error_is_told_with_its_line(files: Path) -> None:
+    (files / "mymethod.py").write_text(METHOD + FAILING.format(round=2))
+    made = planned(files)
+    job = dataclasses.replace(job_of(made, files / "one"), values={**made.middle, "rounds": 2})
+    trial = Trial({"job": job})
+    while not (result := trial.step())["done"]:
+        pass
+    assert result["ending"].stop_reason == "error" and result["ending"].round == 1
+    assert result["ending"].error == "AttributeError: 'State' object has no attribute 'nothing' (mymethod.py, line 15)"
 
 
 def test_an_object_is_known_by_its_file(files: Path) -> None:

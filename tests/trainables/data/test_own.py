@@ -128,7 +128,7 @@ def test_another_content_under_the_same_name(tmp_path: Path) -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"a": X, "y": Y}, r"An .npz data set must be arrays x and y, or x_train, y_train, x_test and y_test, got a, y \("),
-    ({}, r"An .npz data set must be arrays x and y.*, got no arrays"),
+    ({}, r"An .npz data set must be arrays x and y.*, got no arrays .*np.savez\(FILE, x=…, y=…\) names them"),
     ({"x_train": X, "y_train": Y, "x_test": X}, r"An .npz data set must be arrays x and y"),
     ({"x": X, "y": Y[:-1]}, r"x and y must be of the same length, got shapes \(40, 6, 7\) and \(39,\)"),
     ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y[:3]}, r"x_test and y_test must be of the same length"),
@@ -143,7 +143,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"x": X.astype(str), "y": Y}, r"x must be numbers, got <U"),
     (
         {"x": X.reshape(40, 6, 7, 1, 1), "y": Y},
-        r"x must be of shape \(n, H, W\), \(n, H, W, C\) or \(n, C, H, W\) with C = 1 or 3, got \(40, 6, 7, 1, 1\)",
+        r"x must be of shape \(n, d\), or of images, \(n, H, W\), \(n, H, W, C\) or \(n, C, H, W\) with C = 1 or 3, "
+        r"got \(40, 6, 7, 1, 1\)",
     ),
     ({"x": np.zeros((40, 4, 5, 2), np.uint8), "y": Y}, r"x must be of shape .* got \(40, 4, 5, 2\)"),
     ({"x": np.zeros((40, 0, 5), np.uint8), "y": Y}, r"x must be of shape .* got \(40, 1, 0, 5\)"),
