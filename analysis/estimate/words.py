@@ -18,7 +18,8 @@ def verdict(found: Estimate, shown: Callable[[float], str]) -> str | None:
         return None
     if found.paper == found.trial:
         return "No better than the paper's values: the winner has them"
-    gained = f"{apart(shown, found.gain)}, {100 * found.level:.0f} % interval " + between(
+    where = " on one seed" if found.all_seeds == 1 else ""
+    gained = f"{apart(shown, found.gain)}{where}, {100 * found.level:.0f} % interval " + between(
         shown, found.gain_low, found.gain_high
     )
     if found.better:
@@ -49,8 +50,9 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     ]
     if found.all_seeds == 1:
         said.append(
-            "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: "
-            "the interval allows for it by a guess. More --seeds, or --race, measure it."
+            "All trials ran the same seed. How far it favours all of them alike cannot be known from it, and the "
+            "interval allows for that by a guess; on another seed they may rank otherwise. More --seeds, or --race, "
+            "measure both."
         )
     said += _unstable(found)
     said += _against_the_paper(found, shown)
@@ -62,7 +64,8 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     elif found.configurations > 1:
         rest = found.configurations - 1
         which = f"all {rest} others that ran to their end" if rest > 1 else "the only other one that ran to its end"
-        said.append(f"It is told from {which}.")
+        told = f"told from {which}."
+        said.append(f"On that seed it is {told}" if found.all_seeds == 1 else f"It is {told}")
     if found.configurations > 1 and others and found.paired_noise > found.spread:
         said.append(
             f"The noise of one seed (standard deviation {shown(found.paired_noise)}) is larger than the differences "
@@ -95,7 +98,8 @@ def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[s
         f"{between(shown, found.gain_low, found.gain_high)}."
     )
     if found.better:
-        return [f"The winner is better than the paper's values (trial {found.paper}) {how}"]
+        better = f"is better than the paper's values (trial {found.paper}) {how}"
+        return [f"On that seed the winner {better}" if found.all_seeds == 1 else f"The winner {better}"]
     return [f"That the winner is better than the paper's values (trial {found.paper}) cannot be told: {how}"]
 
 

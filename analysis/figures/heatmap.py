@@ -83,7 +83,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     planned = _planned(run, x, y) if mode == "grid" else ((), ())
     noise = None if run.estimate is None else run.estimate.paired_noise
     columns = max((len(r) for r in rows), default=1)
-    said = f"{note}{_note(table, mode)}{_noted(run, table, mode)}".strip()
+    said = f"{note}{_note(table, mode)}{_noted(run, table, mode, planned)}".strip()
     return Drawing(table, x, y, mode, planned, noise, columns, said)
 
 
@@ -97,8 +97,9 @@ def _tied(run: Run) -> set[int]:
 
 
 def _planned(run: Run, x: str, y: str) -> tuple[Sequence[Value], Sequence[Value]]:
-    """All values of the two parameters in a grid that is walked cell by cell."""
-    if run.record.sampler != "grid":
+    """All values of the two parameters in a grid that is walked cell by cell; of one that goes one parameter at a time
+    most cells are never run."""
+    if run.record.sampler != "grid" or run.space.get("one_at_a_time"):
         return (), ()
     items = {item["key"]: item for item in run.searched}
     across, up = (_values(items[key]) for key in (x, y))
@@ -111,14 +112,14 @@ def _values(item: Mapping[str, Any]) -> tuple[Value, ...]:
     return tuple(listed or ())
 
 
-def _noted(run: Run, table: pd.DataFrame, mode: Mode) -> str:
+def _noted(run: Run, table: pd.DataFrame, mode: Mode, planned: tuple[Sequence[Value], Sequence[Value]]) -> str:
     """How far a grid has come, what its marks mean, and what is not told from the chosen configuration."""
     note = ""
     asked, ended = run.experiment.get("trials"), int(run.trials["state"].isin(["COMPLETE", "PRUNED", "FAIL"]).sum())
     if mode == "grid" and isinstance(asked, int) and not run.raced and ended < asked:
         note += f" {ended} of {asked} trials have ended."
     marks = [f"{mark} {words}" for state, (mark, words) in MARKS.items() if (table["state"] == state).any()]
-    if mode == "grid" and run.record.sampler == "grid" and isinstance(asked, int) and len(run.trials) < asked:
+    if mode == "grid" and planned[0] and isinstance(asked, int) and len(run.trials) < asked:
         marks.append(f"{PLANNED} planned, not run yet")
     if mode == "grid" and marks:
         note += f" Cells without a value: {', '.join(marks)}."

@@ -8,7 +8,7 @@ Parameters that are on no axis have the winner's values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,14 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import plain, searched_axis, two_keys
-from analysis.labels import Labels, shown
+from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import SHARES
 
 #: Values along a number's axis.
 STEPS = 33
+#: So many values of parameters on no axis are named.
+HELD = 6
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Drawing:
     x: str
     y: str | None
     metric: str
+    #: The chosen trial's values of the parameters that are on no axis.
+    held: Mapping[str, Any]
     note: str
 
 
@@ -86,7 +90,7 @@ def data(runs: Sequence[Run]) -> Drawing:
         }
     ).reset_index(drop=True)
     held = {key: value for key, value in winner.params.items() if key not in (x, y)}
-    return Drawing(table, trials, x, y, run.metrics[0], f"{note}{_held(held)}".strip())
+    return Drawing(table, trials, x, y, run.metrics[0], held, note)
 
 
 def _places(distribution: Any) -> list[Any]:
@@ -102,12 +106,13 @@ def _places(distribution: Any) -> list[Any]:
     return list(dict.fromkeys(values.tolist()))
 
 
-def _held(held: Mapping[str, Any]) -> str:
-    if not held:
-        return ""
-    named = ", ".join(f"{key} = {shown(value)}" for key, value in list(held.items())[:6])
-    more = f" and {len(held) - 6} more" if len(held) > 6 else ""
-    return f" All others have the chosen trial's values: {named}{more}."
+def _note(drawing: Drawing, labels: Labels) -> str:
+    """Which parameters are drawn, and what the others are held at. It is text, of which Plotly reads nothing."""
+    plain_labels = replace(labels, markup=False)
+    named = ", ".join(plain_labels.setting(key, value) for key, value in list(drawing.held.items())[:HELD])
+    more = f" and {len(drawing.held) - HELD} more" if len(drawing.held) > HELD else ""
+    others = f"All others have the chosen trial's values: {named}{more}." if named else ""
+    return " ".join(filter(None, [drawing.note, others]))
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
@@ -116,7 +121,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     title = f"Estimate · {labels.metric(drawing.metric, split=True)}"
     if drawing.y is None:
         _line(figure, drawing, labels, scale)
-        return style.panels(figure, [title], columns=1, note=drawing.note)
+        return style.panels(figure, [title], columns=1, note=_note(drawing, labels))
     unit = "points" if scale == 100 else ""
     for panel, column in ((1, "mean"), (2, "std")):
         values = (drawing.table[column] * scale).round(6)  # of one trial all are the same but for their last digits
@@ -136,7 +141,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             yaxis={"showgrid": False} | searched_axis(labels, drawing.y, drawing.trials["y"]),
         )
     unsure = f"How unsure · standard deviation{f' [{unit}]' if unit else ''}"
-    return style.panels(figure, [title, unsure], columns=2, height=320, bars=True, gap=100, note=drawing.note)
+    return style.panels(figure, [title, unsure], columns=2, height=320, bars=True, gap=100, note=_note(drawing, labels))
 
 
 def _area(drawing: Drawing, values: pd.Series, panel: int, labels: Labels, unit: str) -> go.Contour | go.Heatmap:

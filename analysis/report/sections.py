@@ -49,23 +49,16 @@ def _searched(run: Run, trial: int, labels: Labels) -> str:
     """The searched parameters: their values, where they were searched, and what they mean."""
     values = run.parameters(trial)
     known = {item["key"]: item for item in run.searched}
-    rows = [
-        {
-            "parameter": labels.parameter(key),
-            "value": values[key],
-            "searched": _range(known.get(key, {}), run.record.sampler),
-            "meaning": _meaning(known.get(key, {})),
-        }
+    rows = "".join(
+        f'<tr><th scope="row">{escape(labels.parameter(key))}<small>{escape(_meaning(known.get(key, {})))}</small></th>'
+        f'<td class="n">{escape(number(values[key]))}</td>'
+        f"<td>{escape(_range(known.get(key, {}), run.record.sampler))}</td></tr>"
         for key in run.keys
         if key in values
-    ]
-    columns = [
-        Column("parameter", "parameter", right=False),
-        Column("value", "value"),
-        Column("searched", "searched", str),
-        Column("meaning", "meaning", str, right=False),
-    ]
-    return Table(columns, rows).html() if rows else ""
+    )
+    head = '<th scope="col">parameter</th><th scope="col" class="n">value</th><th scope="col">searched</th>'
+    table = f'<table class="settings"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<div class="scroll">{table}</div>' if rows else ""
 
 
 def _meaning(item: Mapping[str, Any]) -> str:
@@ -154,7 +147,7 @@ def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object
             skipped.append((figure.title, reason))
             continue
         drawn = figure.draw([run], Labels.of([run]))
-        page.figure(f"{prefix}{name}", figure.title, drawn, figure.read, name.capitalize() if not prefix else "")
+        page.figure(f"{prefix}{name}", figure.title, drawn, figure.read, "" if prefix else _link(name))
     return skipped
 
 
@@ -171,8 +164,13 @@ def _by_condition(page: Page, run: Run, name: str, figure: Figure[Any], prefix: 
         return [(figure.title, str(reasons[0]))]
     left = len(run.conditions) - len(parts)
     read = (*figure.read, f"{left} further conditions are not drawn.") if left else figure.read
-    page.figures_of(f"{prefix}{name}", figure.title, drawn, read, name.capitalize() if not prefix else "")
+    page.figures_of(f"{prefix}{name}", figure.title, drawn, read, "" if prefix else _link(name))
     return []
+
+
+def _link(name: str) -> str:
+    """A figure's name as the navigation has it."""
+    return name.capitalize().replace("_", " ")
 
 
 def paper_card(page: Page, run: Run, prefix: str) -> None:

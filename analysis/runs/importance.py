@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def importances(directions: Sequence[str], trials: Sequence[FrozenTrial], target: int = 0) -> dict[str, float]:
     """The importance of every parameter (0 to 1) for objective number `target` in these completed trials, largest
-    first; empty where it cannot be computed."""
+    first, of equal ones that which trials name first; empty where it cannot be computed."""
     import optuna
 
     sign = -1.0 if directions[target] == "maximize" else 1.0
@@ -33,7 +33,10 @@ def importances(directions: Sequence[str], trials: Sequence[FrozenTrial], target
             )
     except (ValueError, RuntimeError, ZeroDivisionError):
         return {}
-    return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+    # Optuna orders equal ones by a set of names, whose order is another one in every process.
+    named = {name: place for place, name in enumerate(dict.fromkeys(name for t in trials for name in t.params))}
+    known = {name: float(value) for name, value in found.items() if math.isfinite(value)}
+    return dict(sorted(known.items(), key=lambda item: (-item[1], named[item[0]])))
 
 
 def to_ask_often(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:

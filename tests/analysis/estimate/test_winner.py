@@ -9,7 +9,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from analysis.estimate import Estimate, estimate, sentences, standing, winner
+from analysis.estimate import Estimate, estimate, sentences, standing, verdict, winner
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.ends import ends_of
 from analysis.estimate.posterior import Federations, Part, Posterior, posterior
@@ -272,8 +272,8 @@ SAID = Estimate(
 
 
 ONE = (
-    "All trials ran the same seed, and how far that seed favours all of them alike cannot be known from it: the "
-    "interval allows for it by a guess. More --seeds, or --race, measure it."
+    "All trials ran the same seed. How far it favours all of them alike cannot be known from it, and the interval "
+    "allows for that by a guess; on another seed they may rank otherwise. More --seeds, or --race, measure both."
 )
 
 
@@ -293,6 +293,7 @@ def test_words():
         ({"tied": (4,)}, "It is told from all 29 others that ran to their end."),
         ({"tied": (4,), "configurations": 3}, "It is told from all 2 others that ran to their end."),
         ({"tied": (4,), "configurations": 2}, "It is told from the only other one that ran to its end."),
+        ({"tied": (4,), "all_seeds": 1}, "On that seed it is told from all 29 others that ran to their end."),
         ({"all_seeds": 1, "configurations": 1}, ONE),
         ({"spread": 0.06}, "3 of 30 configurations, itself included, cannot be told from it."),
         ({"spread": 0.04}, "3 of 30 configurations, itself included, cannot be told from it."),
@@ -357,6 +358,17 @@ def test_whether_a_search_gained_anything_is_said(changes, expected):
     assert sentences(two, lambda v: f"{v:.2f}")[1] == expected
     alone = dataclasses.replace(SAID, paper=0, **changes, configurations=1, tied=(4,))
     assert len(sentences(alone, lambda v: f"{v:.2f}")) == 1, "the paper's values alone are compared with nothing"
+
+
+def test_what_one_seed_alone_shows_is_said_of_that_seed():
+    """The first line of a report and the sentence of the terminal both name the seed's part in a gain."""
+    gained = dataclasses.replace(SAID, paper=0, gain=0.03, gain_low=0.01, gain_high=0.05)
+    alone = dataclasses.replace(gained, all_seeds=1)
+    assert verdict(gained, str) == "Better than the paper's values by 0.03, 90 % interval 0.01 to 0.05"
+    assert verdict(alone, str) == "Better than the paper's values by 0.03 on one seed, 90 % interval 0.01 to 0.05"
+    assert "On that seed the winner is better than the paper's values (trial 0) by an estimated 0.03" in str(
+        sentences(alone, str)
+    )
 
 
 def test_many_seeds_are_not_counted():

@@ -192,8 +192,9 @@ def test_the_surface_is_what_the_model_says_at_each_place(loaded: dict[str, Run]
     able = [i for i, seeds in enumerate(found.seeds) if seeds]
     assert std.z[20][5] == pytest.approx(100 * np.sqrt(found.belief.beside(able)[place]))
     assert np.ptp(mean.z, axis=0).max() > 0 and np.ptp(mean.z, axis=1).max() > 0
-    named = [f"{key} = " for key in run.keys if key not in (drawing.x, drawing.y)]
-    assert all(one in drawing.note for one in named)
+    symbols = Labels.of([run], markup=False)
+    held = [symbols.setting(key, value) for key, value in winner.params.items() if key not in (drawing.x, drawing.y)]
+    assert held and f"the chosen trial's values: {', '.join(held)}." in picture.layout.meta["note"]
 
 
 @pytest.mark.parametrize(("keys", "kind"), [(("alpha", "merge_op"), go.Heatmap), (("lr",), go.Scatter)])

@@ -64,3 +64,11 @@ def test_the_trials_themselves_stay_as_they_are() -> None:
     assert [type(one) for trial in trials for one in trial.distributions.values()] == kinds
     assert [trial.params for trial in often] == [trial.params for trial in trials]
     assert len({id(trial.distributions["x"]) for trial in often}) == 2, "one for each pair of bounds"
+
+
+def test_equal_ones_stand_in_the_order_of_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of equal parameters a figure draws is the same in every process: Optuna has them in the order of a set."""
+    trials = conditional()
+    equal = dict.fromkeys(("mu", "k", "x", "kind"), 0.25)
+    monkeypatch.setattr("optuna.importance.get_param_importances", lambda *_, **__: equal)
+    assert list(importances(["maximize"], trials)) == list(dict.fromkeys(n for t in trials for n in t.params))
