@@ -5,8 +5,8 @@ parameters are options (`fedtune.option`), or a request, whose fields are (`fedt
 A command's file is imported when its name is given, so no other command's imports are paid for, and `fedtune --help`
 imports only the commands' signatures.
 
-Exit codes: 0 done, 1 failed, 2 something the user can mend, 3 Ray's servers died or did not start, and the run can be
-resumed, 130 interrupted and resumable.
+Exit codes: 0 done, 1 failed, 2 something the user can mend, 3 the run can be resumed after something outside of it
+failed (Ray's servers died or did not start, its mirror could not be completed), 130 interrupted and resumable.
 """
 
 from __future__ import annotations

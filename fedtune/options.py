@@ -31,6 +31,9 @@ Scheduler = Literal["asha", "median", "none"]
 Order = Literal["fixed", "arrival"]
 
 Run = Annotated[str | Path, Argument(help="A run directory.", complete="runs")]
+RunOrMirror = Annotated[
+    str | Path, Argument(help="A run directory, or the URI of its mirror (--storage).", complete="runs")
+]
 AsJson = Annotated[bool, Option(help="Print the result as JSON, and no progress.", group="where", flags=("--json",))]
 Long = Annotated[bool, Option(help="Print everything, not a line each.", group="where")]
 DryRun = Annotated[bool, Option(help="Show the plan and an estimate of its time; create nothing.", group="where")]
@@ -71,6 +74,10 @@ By = Annotated[
         group="how",
         default="the conditions that a run varies",
     ),
+]
+StorageThen = Annotated[
+    str | None,
+    Option(help="Keep a mirror of the run's folder there from now on, such as s3://bucket/runs/mine.", group="where"),
 ]
 Variant = Annotated[
     Sequence[str], Option(help="Of the pivot table: a row per value of this searched parameter.", group="how")
@@ -231,6 +238,15 @@ class Kept(Asked):
             by_set=True,
         ),
     ] = False
+    storage: Annotated[
+        str | None,
+        Option(
+            help="Keep a mirror of the run's folder there while it runs, such as s3://bucket/runs/mine.",
+            group="where",
+            by_set=True,
+            taken=True,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -560,8 +576,9 @@ class ReproduceRequest(Progress, Files):
 class ResumeRequest(Progress, Versions, Cluster, Share):
     """What `fedtune resume` is asked for; None stands for what the run began with."""
 
-    run: Run
+    run: RunOrMirror
     _: KW_ONLY
+    storage: StorageThen = None
     time: Annotated[
         str | float | None, Option(help="A new wall-clock budget, such as 30m or 2h.", group="how long")
     ] = None
@@ -587,6 +604,7 @@ class ExtendRequest(Progress, Versions, Cluster):
 
     run: Run
     _: KW_ONLY
+    storage: StorageThen = None
     trials: Annotated[
         int | None,
         Option(

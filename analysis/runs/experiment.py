@@ -41,7 +41,7 @@ class ExperimentRecord(FileRecord):
     (`fedtune.decisions.race`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
 
     gone: ClassVar[Shape] = {"prior": Must("a number in [0, 1]", is_number(0, 1))}
-    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED, "log": []}
+    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED, "log": [], "storage": None}
 
     name: Text
     kind: Annotated[Literal["search", "run"], Must("search or run", one_of("search", "run"))]
@@ -98,6 +98,8 @@ class ExperimentRecord(FileRecord):
     keep_images: Flag = False
     #: Where trials are told too (`fedtune.execution.trackers`).
     log: Annotated[tuple[str, ...], Must("a list of tensorboard, mlflow and wandb", each(one_of(*TRACKERS)))] = ()
+    #: Where the run directory was mirrored when the run began (`fedtune.record.storage`).
+    storage: TextOrNothing = None
     #: How many rounds a trial had before each `fedtune extend --rounds`, oldest first; `rounds` are those of now.
     rounds_before: Annotated[tuple[int, ...], Must("a list of whole numbers of at least 1", each(is_whole(1)))] = ()
     #: For a final run: the exported file's content.

@@ -19,10 +19,19 @@ from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import ExtendRequest
 from fedtune.planning.checks import whole
-from fedtune.planning.resumption import check_placement, check_unchanged, check_whole, complete, left_cluster, space_of
+from fedtune.planning.resumption import (
+    check_placement,
+    check_unchanged,
+    check_whole,
+    complete,
+    left_cluster,
+    left_storage,
+    space_of,
+)
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, write_document
+from fedtune.record.storage import check_same, check_uri
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.space import Space
@@ -51,6 +60,7 @@ def extend(request: ExtendRequest) -> Result:
     # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
     asked = longer(found, space, request)
     check_address(request.address)
+    check_same(request.storage, folder)
     notes = check_unchanged(found, *complete(folder, asked), other_versions=request.other_versions)
     with lock(folder):
         found = load_run(folder)  # read again: another extension may just have ended
@@ -59,8 +69,9 @@ def extend(request: ExtendRequest) -> Result:
         write_document(folder / run_folder.EXPERIMENT, dataclasses.replace(made, address=begun.address).to_yaml())
         extended(folder, changes(begun, made))
         part = Part(folder, *complete(folder, made))
-        lines = (left_cluster(begun, request.address) or "", *notes, *told(begun, made, found.frozen))
-        return driven(part, [line for line in lines if line], request)
+        left = left_cluster(begun, request.address), left_storage(begun, request.storage)
+        lines = (*left, *notes, *told(begun, made, found.frozen))
+        return driven(part, [line for line in lines if line], request, request.storage)
 
 
 def longer(run: Run, space: Space, request: ExtendRequest) -> Experiment:
@@ -79,6 +90,7 @@ def longer(run: Run, space: Space, request: ExtendRequest) -> Experiment:
         asked = _more_trials(run.path, asked, trials, problems)
     if rounds is not None:
         asked = _more_rounds(run, space, asked, rounds, problems)
+    check_uri(request.storage, problems)
     if not problems:
         check_placement(asked, problems)
     if problems:

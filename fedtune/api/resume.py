@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from analysis.auto.record import AutoRecord
@@ -14,10 +15,11 @@ from fedtune.api.search import Result, driven
 from fedtune.machine import resources
 from fedtune.option import fields_of
 from fedtune.options import ResumeRequest
-from fedtune.planning.checks import seconds_of
+from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.resumption import check_whole, going_on
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import lock
+from fedtune.record.storage import check_same, check_uri, fetch, is_uri
 from search_spaces.errors import UserError
 
 
@@ -32,10 +34,16 @@ def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
     run's numbers cannot be changed, with one exception: `other_versions` accepts other versions of libraries, of which
     the run's record then tells.
 
+    `run` may be the URI of a mirror (`storage`): the run directory is made again in `runs`, and goes on with its
+    mirror there.
+
     Raises `UserError`, before anything is written, where the data set is gone or changed, versions are others, or no
     cluster answers at `address`."""
+    fetched: str | None = None
+    if is_uri(str(request.run)):
+        request, fetched = _fetched(request)
     several = next((kind.command for kind in (AutoRecord, ReproductionRecord) if kind.is_in(request.run)), None)
-    placing = ("slots", "per_trial", "time")
+    placing = ("slots", "per_trial", "time", "storage")
     placed = [f"--{name.replace('_', '-')}" for name in placing if getattr(request, name) is not None]
     if several and placed:
         raise UserError(
@@ -43,10 +51,22 @@ def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
         )
     if several == "reproduce":
         return resume_reproduction(request)
-    return resume_auto(request) if several else _resume_run(request)
+    return resume_auto(request) if several else _resume_run(request, fetched)
 
 
-def _resume_run(request: ResumeRequest) -> Result:
+def _fetched(request: ResumeRequest) -> tuple[ResumeRequest, str]:
+    """Makes the run directory of a mirror, and the request one about it, with a line that tells so."""
+    uri, problems = str(request.run), list(option.problems(request))
+    check_uri(uri, problems)
+    check_uri(request.storage, problems)
+    folder = named_folder(uri.partition("?")[0].rstrip("/").rpartition("/")[2], problems)
+    if problems:
+        raise UserError(*problems)
+    told = fetch(uri, folder)
+    return dataclasses.replace(request, run=str(folder), storage=request.storage or uri), told
+
+
+def _resume_run(request: ResumeRequest, fetched: str | None) -> Result:
     found = load_run(request.run)
     experiment = Experiment.of(found)
     check_whole(found.path, experiment)
@@ -62,7 +82,17 @@ def _resume_run(request: ResumeRequest) -> Result:
             f"gpus of --per-trial, or begin a new run."
         )
     resources.check_shares(problems, cpus=request.cpus_per_trial, gpus=request.gpus_per_trial)
-    goes_on = going_on([found], request.address, given=placed, other_versions=request.other_versions, problems=problems)
+    check_uri(request.storage, problems)
+    goes_on = going_on(
+        [found],
+        request.address,
+        given=placed,
+        other_versions=request.other_versions,
+        storage=request.storage,
+        problems=problems,
+    )
+    check_same(request.storage, found.path)
     (part,) = goes_on.parts
+    notes = goes_on.notes if fetched is None else [fetched, *goes_on.notes]
     with lock(part.folder):
-        return driven(part, goes_on.notes, request)
+        return driven(part, notes, request, request.storage)

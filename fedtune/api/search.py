@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -23,11 +24,12 @@ from fedtune.execution import driver
 from fedtune.execution.queue import open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import Progress, SearchRequest
+from fedtune.options import Kept, Progress, SearchRequest
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import lock
+from fedtune.record.storage import Mirror, check_new
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Result(Findings):
     taken: int = 0
     #: Where trials are under several conditions of the experiment: the best under each of them, and none in all.
     by_condition: tuple[Best, ...] = ()
+    #: A sentence where the mirror of the run (`storage`) lacks something.
+    unsent: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
@@ -69,13 +73,16 @@ def search(request: SearchRequest) -> Result:
 def carry_out(planned: Plan, shown: Progress) -> Result:
     """Creates the run directory of a plan and drives it to its end.
 
-    Raises `UserError`, before anything is created, where no cluster answers at the plan's address."""
+    Raises `UserError`, before anything is created, where no cluster answers at the plan's address, or the storage of
+    the mirror cannot be used."""
+    storage = shown.storage if isinstance(shown, Kept) else None
     check_address(planned.experiment.address)
+    check_new(storage, planned.folder)
     planned.create()
     command, state = shown.when_done if isinstance(shown, SearchRequest) else None, "failed"
     try:
         with lock(planned.folder):
-            made = driven(Part(planned.folder, planned.experiment, planned.space), planned.notes, shown)
+            made = driven(Part(planned.folder, planned.experiment, planned.space), planned.notes, shown, storage)
         state = "finished" if made.finished else "interrupted" if made.interrupted else "out of time"
     finally:
         if command:
@@ -92,25 +99,27 @@ def run_command(command: str, folder: Path, state: str) -> None:
         print(f"--when-done: the command ended with exit code {code}: {command}", file=sys.stderr)
 
 
-def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0) -> Result:
+def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0, unsent: str | None = None) -> Result:
     """The result of a run, read from its directory."""
     run = load(folder)
     counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
     ended = outcome.finished, outcome.interrupted, outcome.out_of_time
     several = best_by_condition(run)
-    return Result(folder, counts, best_of(run), *ended, seconds, run.taken, several)
+    return Result(folder, counts, best_of(run), *ended, seconds, run.taken, several, unsent)
 
 
-def driven(part: Part, notes: Sequence[str], shown: Progress) -> Result:
-    """Drives what is left of a run whose lock is held, and tells these notes first."""
+def driven(part: Part, notes: Sequence[str], shown: Progress, storage: str | None = None) -> Result:
+    """Drives what is left of a run whose lock is held, and tells these notes first. storage: where its mirror is."""
     started, placement = time.monotonic(), part.experiment.placement
     style = progress.style(shown.plain, shown.quiet)
     watch = progress.ProgressDisplay(part.experiment, style, varied=tuple(part.space.vary))
     for note in notes:
         watch.say(note)
     stages = [lambda: driver.Stage(open_queue([part]), watch, placement)]
-    outcome = driver.drive(part.folder, stages, simulate=shown.simulate)
-    return result_of(part.folder, outcome, time.monotonic() - started)
+    with contextlib.nullcontext() if storage is None else Mirror(storage, part.folder, watch.say) as mirror:
+        outcome = driver.drive(part.folder, stages, simulate=shown.simulate)
+    unsent = None if mirror is None else mirror.unsent
+    return result_of(part.folder, outcome, time.monotonic() - started, unsent)
 
 
 def stage_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from fedtune.api.search import Result
 
 INTERRUPTED = 130
+#: The exit code of a command that did all but complete a run's mirror.
+UNSENT = 3
 
 
 def result(found: Result, as_json: bool) -> None:
@@ -95,10 +98,14 @@ def _go_on(found: Result, folder: str) -> None:
 
 
 def _leave(found: Result) -> None:
+    if found.unsent is not None:
+        print(visible(found.unsent), file=sys.stderr)
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     if found.finished and found.best is None and not found.by_condition:
         raise typer.Exit(1)
+    if found.unsent is not None:
+        raise typer.Exit(UNSENT)
 
 
 def _test(metrics: Any, values: Any) -> str:

@@ -128,8 +128,8 @@ class ProgressDisplay:
 
     def say(self, text: str) -> None:
         """Prints a line that stays (`tell`)."""
-        if self._live is not None:
-            self._live.console.print(visible(text), markup=False, highlight=False)
+        if (live := self._live) is not None:  # (another thread may end it)
+            live.console.print(visible(text), markup=False, highlight=False)
         else:
             tell(text, self.style)
 

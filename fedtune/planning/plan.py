@@ -31,6 +31,7 @@ from fedtune.planning.warm_start import known, opened
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.provenance import provenance, sampler_file
 from fedtune.record.run_directory import TakenTrial, absolute, create
+from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
@@ -125,6 +126,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
     middle = {**subject.values, **middle_values((*space.search.values(), *space.vary.values()))}
     device = device_of(packing.gpus, request.address)
     data, required = request.data_dir, tuple(one.metric for one in selection.require)
+    check_uri(request.storage, problems)
     checked = preflight(
         subject.method, middle, budget.seeds, data, problems, selection.metric, device, required, request.keep_images
     )
@@ -180,6 +182,7 @@ def _experiment(
         threads=packing.threads,
         address=request.address,
         keep_images=request.keep_images,
+        storage=request.storage,
         log=_trackers(request) if isinstance(request, SearchRequest) else (),
         source=subject.source,
     )

@@ -51,11 +51,13 @@ def going_on(
     given: Mapping[str, Any] | None = None,
     other_versions: bool = False,
     options: bool = True,
+    storage: str | None = None,
     problems: Sequence[str] = (),
 ) -> GoingOn:
     """Checks the `runs` of one experiment, which go on together at `address` and with the fields of an experiment that
     are `given` in place of the recorded ones. Those that are over and whose rows are whole are left as they are.
     options: whether the command has options for the placement; without them its own placement is not checked here.
+    storage: where the mirror is from now on.
 
     Raises `UserError` with `problems` and everything that is not as it was when the runs began, before anything is
     written."""
@@ -78,6 +80,7 @@ def going_on(
     for run, before, part, is_left in zip(runs, begun, found, left, strict=True):
         if is_left:
             notes.append(left_cluster(before, address, option=options) or "")
+            notes.append(left_storage(before, storage) or "")
             notes += check_unchanged(run, part.experiment, part.space, other_versions=other_versions)
     return GoingOn(found, list(dict.fromkeys(filter(None, notes))))
 
@@ -269,6 +272,14 @@ def left_cluster(begun: Experiment, address: str | None, *, option: bool = True)
         return None
     said = f"This run was begun on the Ray cluster at {begun.address!r} and goes on on this machine."
     return f"{said} Give --address to join a cluster." if option else said
+
+
+def left_storage(begun: Experiment, storage: str | None) -> str | None:
+    """What is said where a run had a mirror and goes on without. Nothing is sent to a recorded storage: whoever wrote
+    the run directory would choose who is sent this user's work."""
+    if begun.storage is None or storage is not None:
+        return None
+    return f"This run was mirrored to {begun.storage} and goes on without. Give --storage to go on with its mirror."
 
 
 def crowded(placed: Experiment, problems: list[str], asked: int | None) -> str | None:
