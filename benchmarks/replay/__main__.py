@@ -5,26 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import OUT, ROOT
-from benchmarks.replay import bench, defaults, live, optima, page
+from benchmarks.replay import bench, page
 from benchmarks.replay.auto import measure as auto_measure
-from benchmarks.replay.auto import section as auto_section
 from benchmarks.replay.auto.world import worlds
 from benchmarks.replay.kept import with_others
 from benchmarks.replay.objectives import bench as objectives
 from benchmarks.replay.objectives import searchers as several
 from benchmarks.replay.searchers import PEERS, SEARCHERS, SLOW
-from benchmarks.replay.surrogate import Surrogate
 from benchmarks.replay.table import Table
 from benchmarks.results import machine
 from benchmarks.tables.auto_specs import CONDITIONS, FAMILY
 from benchmarks.tables.lines import RECORDED
-from benchmarks.tables.specs import SPECS
 from fedtune.machine import resources
 from search_spaces import files
 from search_spaces.errors import UserError
@@ -42,50 +38,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.replay")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="replay, print a table of searchers × tables, and make the page in bench/")
+    run.add_argument("--table", type=Path, default=RECORDED, metavar="FILE", help="a table, or a folder of them")
     run.add_argument(
         "--tables",
         nargs="+",
         default=[],
         metavar="NAME",
-        help="these only, others stay as they were; a shuffled one in quotes; auto is a family",
+        help="of the folder these only, others stay as they were; a world's as 'fedavg, trees'; auto is a family",
     )
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only; a table keeps its others")
     run.add_argument("--objectives", action="store_true", help="searches with several objectives only")
     run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: up to half a minute per repetition")
     run.add_argument("--peers", action="store_true", help=f"also {', '.join(ALL_PEERS)}: up to a minute per repetition")
     run.add_argument("--repetitions", type=int, default=100)
-    run.add_argument("--clocks", type=int, default=20, help="repetitions on 8 and 32 slots")
     run.add_argument("--auto-repetitions", type=int, default=20, help="repetitions of `fedtune auto`")
     run.add_argument("--auto-budgets", type=int, nargs="+", default=auto_measure.BUDGETS, help="its, in federations")
     run.add_argument("--processes", type=int, default=resources.cores())
-    run.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
-    trying = commands.add_parser("defaults", help="replay fedtune's search with one default changed at a time")
-    trying.add_argument("--repetitions", type=int, default=100)
-    trying.add_argument("--processes", type=int, default=resources.cores())
-    trying.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
-    alive = commands.add_parser("live", help="real searches beside the models of these tables")
-    alive.add_argument("tables", nargs="+", metavar="NAME")
-    alive.add_argument("--trials", type=int, default=live.TRIALS)
-    alive.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
-    optimal = commands.add_parser("optima", help="train the best configurations that the models of these tables know")
-    optimal.add_argument("tables", nargs="+", metavar="NAME")
-    optimal.add_argument("--folder", type=Path, default=RECORDED, help="where the tables are")
     commands.add_parser("record", help="keep the results, and make docs/search-quality.md of them")
     making = commands.add_parser("page", help="make docs/search-quality.md from what was recorded")
     making.add_argument("--check", action="store_true", help="only say whether it is what that gives")
     chosen = parser.parse_args()
-    try:
-        if chosen.command == "run":
+    if chosen.command == "run":
+        try:
             return measured(chosen)
-        if chosen.command == "defaults":
-            return tried(chosen)
-        if chosen.command == "live":
-            return lived(chosen)
-        if chosen.command == "optima":
-            return trained(chosen)
-    except UserError as error:
-        print(*error.problems, sep="\n", file=sys.stderr)
-        return 2
+        except UserError as error:
+            print(*error.problems, sep="\n", file=sys.stderr)
+            return 2
     if chosen.command == "record":
         if not RESULTS.exists():
             print("There are no results yet. Measure with `make bench-search`.", file=sys.stderr)
@@ -103,11 +81,14 @@ def measured(chosen: argparse.Namespace) -> int:
     if unknown:
         raise UserError(f"{unknown[0]} is no searcher; there are {', '.join(known)}.")
     alone = set(chosen.tables) == {FAMILY}
-    tables = {} if alone else bench.tables(chosen.folder, [name for name in chosen.tables if name != FAMILY])
+    tables = {} if alone else bench.tables(chosen.table, [name for name in chosen.tables if name != FAMILY])
     asked = FAMILY in chosen.tables or not (chosen.tables or chosen.searchers or chosen.objectives)
-    together = worlds(chosen.folder) if asked else {}
+    together = worlds(chosen.table) if asked else {}
     if not tables and not together:
-        raise UserError(f"There is no such table in {chosen.folder}. Record one with `make tables`.")
+        raise UserError(
+            f"There is no such table in {chosen.table}. Make one of runs with `fedtune export RUN --table FILE`, or "
+            "record those of the benchmark with `make tables`."
+        )
     before = earlier()
     found = searched(chosen, tables, searchers) if tables or not before else before
     if tables and before:
@@ -123,55 +104,9 @@ def measured(chosen: argparse.Namespace) -> int:
             "machine": machine(),
             "unrecorded": [name for name in CONDITIONS if name not in together],
         }
-        print(auto_section.terminal(found["auto"]))
-    found = {key: before[key] for key in ("auto", "defaults", "live", "optima") if key in before} | found
-    if tables:
-        print(page.terminal(found))
+    found = {key: value for key, value in before.items() if key not in found} | found
+    print(page.terminal(found))
     return written(found)
-
-
-def tried(chosen: argparse.Namespace) -> int:
-    """Replays what the defaults could be, and keeps all that was measured before."""
-    before = earlier()
-    if not before:
-        raise UserError("There are no results yet. Measure with `make bench-search`.")
-    given = bench.tables(chosen.folder, [*defaults.DECIDING, *defaults.REPORTING])
-    found = defaults.measure(given, repetitions=chosen.repetitions, processes=chosen.processes)
-    return written(before | {"defaults": found | {"machine": machine()}})
-
-
-def lived(chosen: argparse.Namespace) -> int:
-    """Searches in the spaces of tables, beside their models."""
-
-    def alive(name: str, world: Surrogate) -> dict[str, Any]:
-        if len(SPECS[name].methods) > 1:
-            return live.drawn(SPECS[name], world, trials=chosen.trials)
-        (OUT / "live").mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT / "live"))
-        return live.live(SPECS[name], world, folder, trials=chosen.trials)
-
-    return of_models(chosen, "live", alive)
-
-
-def trained(chosen: argparse.Namespace) -> int:
-    """Trains the best configurations of models."""
-    return of_models(chosen, "optima", lambda name, world: optima.measured(SPECS[name], world))
-
-
-def of_models(chosen: argparse.Namespace, part: str, measure: Callable[[str, Surrogate], dict[str, Any]]) -> int:
-    """Keeps as a part of the results what `measure` finds of each table, which must have a model; what was found before
-    stays."""
-    before = earlier()
-    if not before:
-        raise UserError("There are no results yet. Measure with `make bench-search`.")
-    given = bench.tables(chosen.folder, chosen.tables)
-    for name in chosen.tables:
-        world = given.get(name)
-        if not isinstance(world, Surrogate):
-            raise UserError(f"{name} is no table with a model.")
-        before[part] = before.get(part, {}) | {name: measure(name, world) | {"machine": machine()}}
-        written(before)
-    return 0
 
 
 def written(found: dict[str, Any]) -> int:
@@ -196,24 +131,16 @@ def searched(chosen: argparse.Namespace, tables: dict[str, Table], searchers: Se
     both = chosen.objectives or not chosen.searchers or not {*searchers} <= {*SEARCHERS}
     with_several = [name for name in searchers if name in several.SEARCHERS and both]
     found: dict[str, Any] = bench.measure(
-        tables if with_one else {},
-        with_one,
-        repetitions=chosen.repetitions,
-        clocks=chosen.clocks,
-        processes=chosen.processes,
+        tables if with_one else {}, with_one, repetitions=chosen.repetitions, processes=chosen.processes
     )
     asked = [name for name in chosen.tables if name != FAMILY]
     found["objectives"] = objectives.measure(
-        objectives.tables(chosen.folder, asked) if with_several else {},
+        objectives.tables(chosen.table, asked) if with_several else {},
         with_several,
         repetitions=chosen.repetitions,
         processes=chosen.processes,
     )
-    return found | {
-        "machine": machine(),
-        "processes": chosen.processes,
-        "unrecorded": [name for name in SPECS if name not in tables],
-    }
+    return found | {"machine": machine(), "processes": chosen.processes}
 
 
 def made(found: dict[str, Any], path: Path, *, check: bool) -> int:

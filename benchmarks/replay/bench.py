@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,22 +14,20 @@ import numpy as np
 from analysis import curve_table
 from analysis.curve_table import CurveTable
 from benchmarks.replay.gridded import SHUFFLED, Gridded, Shuffled
-from benchmarks.replay.measures import Interval, Judged, judge, over, rounds_to, share
-from benchmarks.replay.pool import Task, replayed
+from benchmarks.replay.measures import Interval, Judged, judge, over, share
+from benchmarks.replay.pool import Task, every, replayed
 from benchmarks.replay.searcher import Setting
-from benchmarks.replay.searchers import SEARCHERS, Factory
+from benchmarks.replay.searchers import SEARCHERS
 from benchmarks.replay.simulator import Simulation
 from benchmarks.replay.surrogate import WORLDS, Surrogate, named
 from benchmarks.replay.table import FEWEST_SEEDS, Episode, Table
 
 #: Budgets, in whole federations of one seed: each about one and a half times the one before.
 BUDGETS = (3, 5, 8, 12, 18, 27, 40)
-#: Slots on which the regret is measured, and those whose clocks are compared. With one slot every round is counted for
-#: a trial that has it: with several, what runs beside is spent and cannot win yet, or is not counted yet, and which of
-#: the two depends on how a searcher asks for rounds.
-SLOTS, CLOCKS = 1, (1, 2, 8, 32)
-#: What the regret is to reach, in units of the metric: one point of accuracy.
-GOAL = 0.01
+#: Slots on which the regret is measured. With one slot every round is counted for a trial that has it: with several,
+#: what runs beside is spent and cannot win yet, or is not counted yet, and which of the two depends on how a searcher
+#: asks for rounds.
+SLOTS = 1
 
 
 def tables(where: Path, names: Sequence[str] = ()) -> dict[str, Table]:
@@ -61,32 +59,23 @@ def is_grid(table: CurveTable) -> bool:
 
 def replay(table: Table, task: Task) -> list[Judged]:
     """One repetition, judged at every budget. Raises `Impossible`."""
-    return replay_of(SEARCHERS[task.searcher], table, task)
-
-
-def replay_of(factory: Factory, table: Table, task: Task) -> list[Judged]:
-    """One repetition of the searcher that `factory` makes, judged at every budget. Raises `Impossible`."""
     episode = table.episode(task.repetition)
     setting = Setting(
         table.space, table.rounds, episode.seeds, task.repetition, task.slots, episode.truth_curve, episode.fresh
     )
-    searcher = factory(setting)
+    searcher = SEARCHERS[task.searcher](setting)
     budgets = [table.rounds * b for b in task.budgets]
     return [judge(episode, s) for s in Simulation(episode, searcher, slots=task.slots, budgets=budgets).run()]
 
 
-def measure(
-    given: dict[str, Table], searchers: Sequence[str], *, repetitions: int, clocks: int, processes: int
-) -> dict[str, Any]:
-    """All tasks, and what they found. `clocks`: repetitions on other numbers of slots."""
-    tasks = [*_tasks(given, searchers, repetitions, clocks)]
-    result = replayed(given, tasks, processes, replay)
+def measure(given: dict[str, Table], searchers: Sequence[str], *, repetitions: int, processes: int) -> dict[str, Any]:
+    """All tasks, and what they found."""
+    result = replayed(given, every(given, searchers, repetitions, SLOTS, BUDGETS), processes, replay)
     found, impossible = result.found, result.impossible
     return {
         "repetitions": repetitions,
         "slots": SLOTS,
         "budgets": list(BUDGETS),
-        "goal": GOAL,
         "seconds": round(result.seconds),
         "tables": {
             name: {
@@ -97,21 +86,13 @@ def measure(
                 "searchers": {
                     searcher: {"impossible": impossible[name, searcher]}
                     if (name, searcher) in impossible
-                    else summary(table.rounds, {s: found[name, searcher, s] for s in CLOCKS})
+                    else summary(found[name, searcher, SLOTS])
                     for searcher in searchers
                 },
             }
             for name, table in given.items()
         },
     }
-
-
-def _tasks(given: Mapping[str, Table], searchers: Sequence[str], repetitions: int, clocks: int) -> Iterator[Task]:
-    for table in given:
-        for searcher in searchers:
-            for slots in CLOCKS:
-                for repetition in range(repetitions if slots == SLOTS else min(clocks, repetitions)):
-                    yield Task(table, searcher, repetition, slots, BUDGETS)
 
 
 def episodes(table: Table, repetitions: int) -> Iterator[Episode]:
@@ -125,10 +106,8 @@ def _median(values: Iterable[float | None]) -> float | None:
     return float(np.median(known)) if known else None
 
 
-def summary(rounds: int, found: Mapping[int, Sequence[Sequence[Judged]]]) -> dict[str, Any]:
-    """What a searcher's repetitions on a table say. `found`: by slots, repetitions, each judged at every budget."""
-    main = found[SLOTS]
-    at = [[repetition[place] for repetition in main] for place in range(len(BUDGETS))]
+def summary(found: Sequence[Sequence[Judged]]) -> dict[str, Any]:
+    """What a searcher's repetitions on a table say, each judged at every budget."""
     budgets = [
         {
             "budget": column[0].budget,
@@ -138,21 +117,9 @@ def summary(rounds: int, found: Mapping[int, Sequence[Sequence[Judged]]]) -> dic
             "covered": as_data(share([j.covered for j in column])),
             "claim": as_data(share([j.claim for j in column])),
         }
-        for column in at
+        for column in zip(*found, strict=True)
     ]
-    return {
-        "n": len(main),
-        "budgets": budgets,
-        "rounds_to_goal": rounds_to([(b["budget"], b["regret"]["value"]) for b in budgets], GOAL),
-        "clocks": {
-            str(slots): {
-                "seconds": as_data(over([judged[-1].seconds for judged in several], np.median)),
-                "regret": as_data(over([judged[-1].regret for judged in several], np.median)),
-            }
-            for slots, several in found.items()
-            if several
-        },
-    }
+    return {"n": len(found), "budgets": budgets}
 
 
 def as_data(interval: Interval) -> dict[str, Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from benchmarks.replay.cells import made
 
 #: What is said of how often, when and where a table was replayed.
 _OCCASION = ("repetitions", "slots", "seconds", "processes", "machine")
@@ -29,27 +27,7 @@ def with_others(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
         **now,
         "tables": tables,
         "objectives": {**now["objectives"], "tables": several},
-        "unrecorded": [name for name in now["unrecorded"] if name not in tables],
     }
-
-
-def whens(found: Mapping[str, Any]) -> str:
-    """How often, when and where; where tables or searchers differ in that, of which."""
-    groups: dict[str, list[str]] = {}
-    apart: dict[str, dict[str, None]] = {}
-    for name, entry in found["tables"].items():
-        groups.setdefault(made(entry.get("occasion", found)), []).append(name)
-        for searcher, one in entry["searchers"].items():
-            if "occasion" in one:
-                apart.setdefault(made(one["occasion"]), {})[searcher] = None
-    parts = [f"{_names(names)}: {when}" for when, names in groups.items()]
-    if len(groups) < 2:
-        parts = [next(iter(groups), made(found))]
-    return "\n".join(parts + [f"Of these searchers, {_names(names)}: {when}" for when, names in apart.items()])
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:

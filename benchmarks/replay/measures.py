@@ -82,14 +82,3 @@ def share(truths: Sequence[bool | None]) -> Interval:
     found = binomtest(sum(known), len(known))
     bounds = found.proportion_ci(LEVEL)
     return Interval(sum(known) / len(known), float(bounds.low), float(bounds.high), len(known))
-
-
-def rounds_to(regrets: Sequence[tuple[int, float]], goal: float) -> int | None:
-    """The smallest budget from which on the median regret stays at or below `goal`; None where it does not."""
-    reached = None
-    for budget, regret in sorted(regrets):
-        if regret > goal:
-            reached = None
-        elif reached is None:
-            reached = budget
-    return reached

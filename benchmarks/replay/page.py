@@ -1,233 +1,393 @@
-"""docs/search-quality.md from the figures that were measured; nothing on the page is written by hand."""
+"""docs/search-quality.md from the figures that were measured; nothing on the page is written by hand.
+
+It begins with one number, and has what is needed to judge it; all else is in the record."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.page import table
-from benchmarks.replay import defaults, goals, live, optima
-from benchmarks.replay.auto import section as auto_section
-from benchmarks.replay.cells import percent, points
-from benchmarks.replay.kept import whens
+from benchmarks.replay.cells import made, percent, points
+from benchmarks.replay.gridded import SHUFFLED
+from benchmarks.replay.surrogate import GAUSSIAN, WORLDS, named
+
+#: Tables by which defaults were chosen, those by which nothing was decided, and those that rank nothing.
+DECIDING, REPORTING = ("fedavg", "mixed"), ("dfrd_full", "fedkf")
+NULL = ("dfrd_alpha_lambda", f"dfrd_alpha_lambda, {SHUFFLED}")
+#: Our searches as a user starts them, and how.
+OURS = {"fedtune-1": "fedtune search", "fedtune-race": "fedtune search --race"}
+#: How the names of other packages' searchers begin.
+OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-")
+#: Others that the page shows.
+BESIDE = ("random-1", "random-3", "oracle-fedtune")
+#: The budgets, in federations, that the page shows; the repetitions that the best peer must have.
+SHOWN, EQUALLY = (5, 12, 40), 100
+#: What was to be reached: the share of searches that claim a gain where there is none, how often a stated interval of
+#: 90 % holds, how far an estimate lies from the truth in the mean, and regret as a multiple of that of the best tried.
+CLAIMED, HELD, CURSE, CHOSEN = 0.1, (0.85, 0.95), 0.01, 1.3
 
 HEAD = """# Quality of searches
 
 {follows}
 
-Made by `python -m benchmarks.replay record` from `benchmarks/recorded`; measured by `make bench-search`. Nothing is
-trained: searches are replayed on recorded learning curves (`benchmarks/tables`), so every searcher is repeated often. The
-record also has every other budget, and the minutes on several slots (`xzcat benchmarks/recorded/search-quality.json.xz`).
+Made by `python -m benchmarks.replay record` from `benchmarks/recorded`, which has all else that was measured, by searcher, table and
+budget (`xzcat benchmarks/recorded/search-quality.json.xz`); measured by `make bench-search`. Nothing is trained: searches are replayed
+on recorded learning curves, so each is repeated often.
 
-**Regret** is how far the winner's mean test metric over seeds that the search never saw lies below that of the best
-configuration there is, in points (hundredths of the metric). Medians over repetitions, with the interval that holds the median
-with a probability of 90 %. Budgets are counted in seed-rounds: rounds of single federations over all trials, here as multiples
-of a whole federation. **Winner's curse** is the search's own estimate of its winner minus the winner's mean validation metric
-over those seeds, in points, a mean. **Coverage** is how often the 90 % interval that a searcher states for the mean over so many
-fresh seeds holds that mean: over the held-out seeds of a grid's table (four), over all seeds where a model knows their mean. The
-terminal states the interval for the mean over all seeds, and a report the one for the seeds of a final run.
-
-**Every configuration on every seed** is the regret of the configuration with the highest mean over all seeds that a search may use,
-as if each had run on all of them, whatever that costs: what the highest mean leaves of the noise of those seeds and of the held-out
-ones. It is no bound: a choice that takes neighbours into account can do better.
-
-| searcher | what it does |
-|---|---|
-| `random-k`, `grid-k` | configurations at random or from the grid, each to its end over k seeds; the highest mean wins |
-| `fedtune-k` | `fedtune search --seeds k --no-race` as it stands: expected improvement and asynchronous successive halving, the winner by estimate; its own code without Ray |
-| `fedtune-1-tpe` | `fedtune-1` with `--sampler tpe`, Optuna's TPE, which was the default before |
-| `fedtune-race` | `fedtune search --race`: the same, with up to ten seeds for configurations that are worth it |
-| `fedtune-race-3` | `fedtune search --seeds 3`, which is a race of up to three seeds |
-| `fedtune-1-grace` | `fedtune-1` with a first rung that was chosen from its own first trials, which all ran to their end; it did not pay, and the option is gone |
-| `fedtune-1-early`, `fedtune-race-early` | a search and a race by `--sampler tpe` and a lag of 4 with `--grace 1`: early stopping begins after the first round in place of the third |
-| `optuna-…` | Optuna's TPE or Gaussian process, with its median, successive-halving or Hyperband pruner; one seed |
-| `ray-tune-optuna` | Ray Tune's OptunaSearch and its ASHA; one seed |
-| `syne-tune-…` | Syne Tune's ASHA with its random, KDE, BORE or conformal quantile regression searcher; one seed |
-| `smac-race`, `smac-hyperband` | SMAC3's facade for noisy functions (up to five seeds each), and its multi-fidelity facade; `make bench-search-peers` |
-| `oracle-…` | the same proposals, told the test metric's true mean in place of noisy values: what is left without noise; as it estimates a test metric, its "curse" is the difference between test and validation |
-"""
-
-#: The searchers whose winners are looked at closely; the regret of all stands in one table. Every budget of every
-#: searcher, and minutes on 4 and 8 slots, are in `benchmarks/recorded`.
-SHOWN = ("random-1", "grid-3", "fedtune-1", "fedtune-race-3", "fedtune-race", "oracle-fedtune")
-
-CHECK = """
 ```sh
 python -m benchmarks.replay page --check
 ```
 """
 
+NUMBER = """## The number
+
+**Regret** is how far the winner's mean test metric, over seeds that the search never saw, lies below that of the best configuration
+there is. Here it is in per cent of a blind choice's: the median over repetitions, the mean over {tables}, and half the
+width of its 90 % interval. A budget counts federations' rounds over all trials. No default was chosen by these tables, with two exceptions: that
+`ei` draws its candidates uniformly, and that the first trials wait for one another. One search is **told** from another where their
+intervals do not meet. A peer is the same searcher on every table.
+"""
+
+TELLS = """## What a search says of its winner
+
+The **curse** is the search's own estimate minus the mean over seeds that it never saw, in points, to be within {curse:g}. The
+**coverage** is how often its 90 % interval holds that mean, to be between {low:.0f} and {high:.0f} %. **Of the best tried**: regret as a
+multiple of what it would be had the best of the configurations that were tried won, to be at most {chosen:g}. After {last} federations:
+"""
+
+WHERE = """## In three worlds
+
+What lies between recorded configurations nobody knows, and a Gaussian process, in which the number above is measured, has the model
+class of our own estimate. So searches are replayed in two more worlds: trees (a random forest), and the nearest recorded
+configuration; there a federation that diverged is one, and recorded means are drawn together by what is noise in them. **Errs by**
+is the error of each world on configurations left out, in points. Regret as above, after {budgets} federations:
+"""
+
+NOTHING = """## Where there is nothing to gain
+
+On DFRD's α × λ the thirty cells differ by half a point and a seed moves them by 2.5; shuffled, values are dealt out by chance. Neither
+ranks anything. Given is how many searches claim that their winner is better than the paper's values, to be at most {goal:.0f} %:
+"""
+
+SEVERAL = """## Several objectives
+
+The share of the hypervolume that the configurations a search names dominate by their means over seeds that it never saw, a mean over
+budgets up to {last} federations; `fedtune search` with a `--metric` per objective, the best other searcher, and by how much it leads.
+"""
+
+AUTO = """## fedtune auto
+
+Regret of `fedtune auto` with a budget of so many federations, in points, beside `fedtune search` of the method whose paper's values
+are best on one seed, and beside a search of every method with that budget each, which cost {methods} times as much ("singles").
+"""
+
+OWN = """## Your own runs
+
+The curves of runs over the same space become a table, and searches are replayed on it. Regret needs configurations that ran to their
+end on two seeds at least; a search of one seed cannot tell what a seed moves.
+
+```
+fedtune export runs/mine runs/mine-final --table mine.npz
+python -m benchmarks.replay run --table mine.npz --searchers random-1 fedtune-1 --repetitions 20
+```
+"""
+
+NAMES = """## Searchers
+
+`fedtune-1` is `fedtune search` as it stands, with one seed; `fedtune-race` the same with `--race`. `random-k` draws configurations,
+each to its end over k seeds. Those of other packages have one seed and their own defaults: Optuna's TPE and Gaussian process with its
+pruners, Ray Tune's OptunaSearch with ASHA, Syne Tune's ASHA with four searchers; SMAC3's facades have up to five seeds.
+`oracle-fedtune` sees true means in place of noisy values. The revision says when a searcher was replayed.
+"""
+
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The page's text."""
-    from benchmarks.replay.objectives.page import section
-
-    parts = [HEAD.format(follows=_follows(found)), CHECK.lstrip(), whens(found)]
-    if found["tables"]:
-        parts += [goals.section(found), _regret(found), _to_goal(found)]
-    parts += [_section(found, name) for name in found["tables"]]
-    if "live" in found:
-        parts.append(live.section(found["live"]))
-    if "optima" in found:
-        parts.append(optima.section(found["optima"]))
-    if "defaults" in found:
-        parts.append(defaults.section(found["defaults"]))
-    parts += [section(_shared(found) | found.get("objectives", {})), auto_section.section(found.get("auto"))]
-    parts.append(_missing(found))
-    return "\n".join(parts).rstrip() + "\n"
+    parts = [HEAD.format(follows=_follows(found))]
+    if number := [*_number(found)]:
+        parts += [NUMBER.format(tables=_names(_reporting(found))), *number]
+    parts += [*_by_table(found), *_says(found), *_worlds(found), *_nothing(found), *_several(found), *_auto(found)]
+    return "\n".join([*parts, OWN, NAMES]).rstrip() + "\n"
 
 
-#: The name of a table ends so where values were dealt out by chance, so that nothing can be learnt.
-SHUFFLED = "shuffled"
+# -- regret in per cent of a blind choice's ----------------------------------------------------------------------------
 
 
-def _follows(found: Mapping[str, Any]) -> str:
-    """What follows from the figures, after the largest budget: three sentences at most."""
-    tables = {name: entry["searchers"] for name, entry in found["tables"].items()}
-    both = {name: one for name, one in tables.items() if {"fedtune-1", "random-1"} <= one.keys()}
-    real = {name: one for name, one in both.items() if SHUFFLED not in name}
-    if not real:
-        return "No search was replayed beside random search yet."
-
-    def last(one: Mapping[str, Any], searcher: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = one[searcher]["budgets"][-1]
-        return found
-
-    regrets = [(last(one, "fedtune-1")["regret"], last(one, "random-1")["regret"]) for one in real.values()]
-    better = sum(own["high"] < other["low"] for own, other in regrets)
-    worse = sum(own["low"] > other["high"] for own, other in regrets)
-    held = [100 * last(one, "fedtune-1")["covered"]["value"] for one in real.values()]
-    said = [
-        f"After {found['budgets'][-1]} federations' rounds the winner of `fedtune search` is told to be better than "
-        f"that of random search on {better} of {len(real)} recorded problems, and to be worse on {worse}.",
-        f"The 90 % interval that it states for its winner holds the truth in {min(held):.0f} to {max(held):.0f} % of the "
-        f"repetitions, by problem.",
-    ]
-    chance = [one for name, one in both.items() if SHUFFLED in name]
-    if chance:
-        helped = any(last(o, "fedtune-1")["regret"]["high"] < last(o, "random-1")["regret"]["low"] for o in chance)
-        said.append(
-            "Where neighbours tell nothing of one another, on the shuffled grid, it "
-            + ("is told to be better as well." if helped else "is not told to be better.")
-        )
-    return " ".join(said)
+def _places(found: Mapping[str, Any]) -> list[int]:
+    """Where the budgets that the page shows stand among those that were measured."""
+    return [place for place, budget in enumerate(found["budgets"]) if budget in SHOWN]
 
 
-def _shared(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds for searches with one and with several objectives."""
-    return {key: found[key] for key in ("repetitions", "slots", "budgets", "processes", "machine")}
+def _measured(found: Mapping[str, Any], searcher: str, tables: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The searcher's entry of each of these tables; empty where one lacks it."""
+    entries = [found["tables"][name]["searchers"].get(searcher, {}) for name in tables]
+    return entries if entries and all("budgets" in entry for entry in entries) else []
+
+
+def regret(found: Mapping[str, Any], searcher: str, place: int, tables: Sequence[str]) -> tuple[float, float] | None:
+    """The mean over tables of the median regret in per cent of a blind choice's, and half the width of the interval
+    that holds it with 90 %, those of the tables taken as independent. None where a table lacks it."""
+    if not (entries := _measured(found, searcher, tables)):
+        return None
+    blind = [float(found["tables"][name]["blind"]) for name in tables]
+    at = [entry["budgets"][place]["regret"] for entry in entries]
+    values = [100 * one["value"] / b for one, b in zip(at, blind, strict=True)]
+    halves = [50 * (one["high"] - one["low"]) / b for one, b in zip(at, blind, strict=True)]
+    return sum(values) / len(values), math.hypot(*halves) / len(halves)
+
+
+def overall(found: Mapping[str, Any], searcher: str, tables: Sequence[str]) -> float | None:
+    """The mean of that over the budgets of the page."""
+    values = [regret(found, searcher, place, tables) for place in _places(found)]
+    known = [value[0] for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _searchers(found: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(name for entry in found["tables"].values() for name in entry["searchers"]))
 
 
-def _regret(found: Mapping[str, Any]) -> str:
-    place = len(found["budgets"]) // 2
-    tables = found["tables"]
-    rows: list[Sequence[Any]] = [
-        ["a blind choice", *(_number(entry["blind"]) for entry in tables.values())],
-        ["every configuration on every seed", *(_number(entry.get("floor")) for entry in tables.values())],
+def _reporting(found: Mapping[str, Any]) -> list[str]:
+    return [name for name in REPORTING if name in found["tables"]]
+
+
+def peer(found: Mapping[str, Any], tables: Sequence[str]) -> str | None:
+    """The searcher of another package with the lowest mean over tables and budgets, one for all; of those that were
+    repeated equally often."""
+    means = {}
+    for name in _searchers(found):
+        entries = _measured(found, name, tables)
+        mean = overall(found, name, tables)
+        if name.startswith(OTHERS) and mean is not None and min(one["n"] for one in entries) >= EQUALLY:
+            means[name] = mean
+    return min(means, key=means.__getitem__, default=None)
+
+
+def _cell(value: tuple[float, float] | None) -> str:
+    return "–" if value is None else f"{value[0]:.1f} ± {value[1]:.1f}"
+
+
+def _told(one: tuple[float, float] | None, other: tuple[float, float] | None) -> int:
+    """-1 where the first is told to be lower, 1 where it is told to be higher, else 0."""
+    if one is None or other is None or abs(one[0] - other[0]) <= one[1] + other[1]:
+        return 0
+    return -1 if one[0] < other[0] else 1
+
+
+def _follows(found: Mapping[str, Any]) -> str:
+    """What follows from the figures, in three sentences."""
+    tables = _reporting(found)
+    rival = peer(found, tables)
+    ours = next(iter(OURS))
+    if rival is None or overall(found, ours, tables) is None:
+        return "No search was replayed beside those of other packages yet, on tables that decide nothing."
+
+    def several(searcher: str) -> str:
+        values = [regret(found, searcher, place, tables) for place in _places(found)]
+        return _and([f"{value[0]:.1f}" for value in values if value is not None])
+
+    budgets = [found["budgets"][place] for place in _places(found)]
+    said = [
+        f"After {_and(budgets)} federations the winner of `fedtune search` has {several(ours)} per cent of a blind "
+        f"choice's regret, in the mean over recorded tables by which nothing was decided; the best single searcher of "
+        f"another package for all of them, `{rival}`, has {several(rival)}."
     ]
-    rows += [
-        [f"`{searcher}`", *(_cell(entry["searchers"].get(searcher), place) for entry in tables.values())]
-        for searcher in _searchers(found)
-    ]
-    return (
-        f"## Regret after {found['budgets'][place]} federations' rounds\n\n"
-        + table(["searcher", *tables], rows)
-        + "\nA dash: not possible on that table, or not replayed there yet, see below; a continuous space has no end of "
-        "configurations.\n"
-    )
+    told = {
+        budget: _told(regret(found, ours, place, tables), regret(found, rival, place, tables))
+        for place, budget in zip(_places(found), budgets, strict=True)
+    }
+    lower, higher = ([budget for budget, sign in told.items() if sign == wanted] for wanted in (-1, 1))
+    if not lower and not higher:
+        said.append("The two are not told apart at any of these budgets.")
+    else:
+        parts = [f"told to be {word} after {_and(at)}" for word, at in (("better", lower), ("worse", higher)) if at]
+        said.append(f"Ours is {' and '.join(parts)}.")
+    if claims := [value for row in _claims(found) for value in row[2:] if value is not None]:
+        high = max(claims)
+        said.append(
+            f"Where there is nothing to gain, {100 * min(claims):.0f} to {100 * high:.0f} % of our searches claim a "
+            f"gain; the goal, at most {100 * CLAIMED:.0f} %, is {'reached' if high <= CLAIMED else 'missed'}."
+        )
+    return " ".join(said)
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"
+def _and(words: Sequence[object]) -> str:
+    *first, last = map(str, words)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
-def _cell(entry: Mapping[str, Any] | None, place: int) -> str:
-    return "–" if entry is None or "impossible" in entry else points(entry["budgets"][place]["regret"])
+def _names(names: Sequence[str]) -> str:
+    return _and([f"`{name}`" for name in names])
 
 
-def _to_goal(found: Mapping[str, Any]) -> str:
+def _number(found: Mapping[str, Any]) -> Iterator[str]:
+    """The table of all searchers on the tables that do not decide, the best first; and where ours are worse."""
+    tables = _reporting(found)
+    wanted = [name for name in _searchers(found) if name.startswith(OTHERS) or name in (*OURS, *BESIDE)]
+    means = {name: mean for name in wanted if (mean := overall(found, name, tables)) is not None}
+    rows = []
+    for name in sorted(means, key=means.__getitem__):
+        entries = _measured(found, name, tables)
+        cells = [_cell(regret(found, name, place, tables)) for place in _places(found)]
+        rows.append([f"`{name}`", *cells, f"{means[name]:.1f}", _range([e["n"] for e in entries]), _when(found, name)])
+    if rows:
+        budgets = [str(found["budgets"][place]) for place in _places(found)]
+        yield table(["searcher", *budgets, "mean", "repetitions", "revision"], rows)
+        if below := [name for name in means if name.startswith(OTHERS) and means[name] < means.get("fedtune-1", 0)]:
+            yield f"A lower mean than `fedtune-1` {'has' if len(below) == 1 else 'have'} {_names(below)}.\n"
+
+
+def _range(counts: Sequence[int]) -> str:
+    return str(counts[0]) if len({*counts}) == 1 else f"{min(counts)} to {max(counts)}"
+
+
+def _when(found: Mapping[str, Any], searcher: str) -> str:
+    """The revisions at which the searcher was replayed on the tables that do not decide."""
+    entries = (found["tables"][name] for name in _reporting(found))
+    made = [e["searchers"][searcher].get("occasion", e.get("occasion", found))["machine"]["revision"] for e in entries]
+    return ", ".join(dict.fromkeys(made))
+
+
+def _by_table(found: Mapping[str, Any]) -> Iterator[str]:
+    """The same for every table that ranks something, one by one."""
+    tables = [name for name in found["tables"] if name not in NULL and not _world(name) and SHUFFLED not in name]
+    rival = peer(found, _reporting(found))
     rows: list[Sequence[Any]] = []
-    never = []
-    for searcher in _searchers(found):
-        cells = []
-        for entry in found["tables"].values():
-            one = entry["searchers"].get(searcher)
-            reached = None if one is None or "impossible" in one else one["rounds_to_goal"]
-            cells.append("not reached" if reached is None else str(reached))
-        if set(cells) == {"not reached"}:
-            never.append(f"`{searcher}`")
-        else:
-            rows.append([f"`{searcher}`", *cells])
-    if never:
-        rows.append(["all others", *("not reached" for _ in found["tables"])])
-    title = f"## Seed-rounds until the median regret stays at {100 * found['goal']:g} point or below"
-    return "\n".join([title + "\n", table(["searcher", *found["tables"]], rows), *_without_noise(found)])
+    for name in tables:
+        blind = f"{100 * found['tables'][name]['blind']:.1f}"
+        for searcher in (*OURS, *([rival] if rival else [])):
+            cells = [regret(found, searcher, place, [name]) for place in _places(found)]
+            if cells and None not in cells:
+                decides = ", decides" if name in DECIDING else ""
+                rows.append([f"`{name}`{decides}", blind, f"`{searcher}`", *map(_cell, cells)])
+    if rows:
+        budgets = [str(found["budgets"][place]) for place in _places(found)]
+        yield "## Table by table\n\nThe same of single tables. Those that decide are those by which defaults were chosen.\n"
+        yield table(["table", "a blind choice, points", "searcher", *budgets], rows)
 
 
-#: The searcher that proposes as fedtune does and sees no noise.
-ORACLE = "oracle-fedtune"
+# -- what a search says, and other worlds ------------------------------------------------------------------------------
 
 
-def _without_noise(found: Mapping[str, Any]) -> Iterator[str]:
-    """Where fedtune's proposals do not reach the goal without noise either, in a sentence."""
-    told = {name: entry["searchers"].get(ORACLE, {}) for name, entry in found["tables"].items()}
-    missed = {name: one for name, one in told.items() if "budgets" in one and one["rounds_to_goal"] is None}
-    if missed:
-        last = ", ".join(
-            f"{100 * one['budgets'][-1]['regret']['value']:.1f} on `{name}`" for name, one in missed.items()
-        )
-        yield (
-            f"`{ORACLE}`, which sees every configuration's true mean, does not get there either within "
-            f"{found['budgets'][-1]} federations' rounds: {last}.\n"
-        )
-
-
-def _section(found: Mapping[str, Any], name: str) -> str:
-    entry = found["tables"][name]
-    possible = {s: e for s, e in entry["searchers"].items() if "impossible" not in e}
-    last = [
-        [
-            f"`{s}`",
-            points(e["budgets"][-1]["regret"]),
-            points(e["budgets"][-1]["searching"]),
-            points(e["budgets"][-1]["curse"]),
-            percent(e["budgets"][-1]["covered"]),
-        ]
-        for s, e in possible.items()
-        if s in SHOWN
+def _says(found: Mapping[str, Any]) -> Iterator[str]:
+    rows: list[Sequence[Any]] = []
+    for name in found["tables"]:
+        for searcher, command in OURS.items():
+            if name not in NULL and not _world(name) and (entry := _measured(found, searcher, [name])):
+                last = entry[0]["budgets"][-1]
+                tried = last["searching"]["value"]
+                times = f"{last['regret']['value'] / tried:.1f}" if tried > 0 else "–"
+                rows.append([f"`{name}`", f"`{command}`", points(last["curse"]), percent(last["covered"]), times])
+    if rows:
+        low, high = (100 * bound for bound in HELD)
+        yield TELLS.format(curse=100 * CURSE, low=low, high=high, chosen=CHOSEN, last=found["budgets"][-1])
+        yield table(["table", "search", "curse", "coverage", "of the best tried"], rows)
+    over = [
+        f"{100 * (one['model'] - one['mean']):.0f} ± {200 * one['error']:.0f} points on `{name}`"
+        for name, one in found.get("optima", {}).items()
+        if name in REPORTING
     ]
-    columns = ["searcher", "regret", "of that, never tried a better one", "winner's curse", "coverage"]
-    dashes = [f"`{s}`: {e['impossible']}." for s, e in entry["searchers"].items() if "impossible" in e]
-    return "\n".join(
-        [
-            f"## {name}\n",
-            entry["text"] + "\n",
-            f"After {found['budgets'][-1]} federations' rounds:\n",
-            table(columns, last),
-            *(f"{line}\n" for line in dashes),
+    if over and rows:
+        yield (
+            "The best configuration of the Gaussian world, from which regret is counted, was trained on five fresh "
+            f"seeds: it promises too much by {_and(over)}. That is in the regret of all searchers alike.\n"
+        )
+
+
+def _world(name: str) -> str | None:
+    """The world of a table that is none of the Gaussian ones."""
+    return next((w for w in WORLDS if w != GAUSSIAN and name.endswith(f", {w}")), None)
+
+
+def _worlds(found: Mapping[str, Any]) -> Iterator[str]:
+    """Of the searchers that were replayed in all worlds, a row per table and searcher."""
+    rows: list[Sequence[Any]] = []
+    places = _places(found)[-2:]
+    bases = [name.removesuffix(f", {world}") for name in found["tables"] if (world := _world(name))]
+    for base in dict.fromkeys(bases):
+        there = {world: named(base, world) for world in WORLDS}
+        if not {*there.values()} <= found["tables"].keys():
+            continue
+        errors = [
+            found["tables"][name]["text"].partition("errs by ")[2].partition(" points")[0] for name in there.values()
         ]
-    )
+        rows.append([f"`{base}` errs by", "", *(cell for error in errors for cell in (error, ""))])
+        for searcher in _searchers(found):
+            if entries := _measured(found, searcher, [*there.values()]):
+                cells = [_cell(regret(found, searcher, place, [name])) for name in there.values() for place in places]
+                rows.append([f"`{base}`, `{searcher}`", _range(sorted({one["n"] for one in entries})), *cells])
+    if rows:
+        budgets = [found["budgets"][place] for place in places]
+        yield WHERE.format(budgets=_and(budgets))
+        yield table(["", "repetitions", *(f"{world}, {budget}" for world in WORLDS for budget in budgets)], rows)
 
 
-def _missing(found: Mapping[str, Any]) -> str:
-    from benchmarks.replay.searchers import SEARCHERS
+def _claims(found: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Of the tables where there is nothing to gain: table, search, and the share of claims at the page's budgets."""
+    rows = []
+    for name in NULL:
+        for searcher, command in OURS.items():
+            for entry in _measured(found, searcher, [name]) if name in found["tables"] else []:
+                shares = [entry["budgets"][place].get("claim", {}).get("value") for place in _places(found)]
+                if any(share is not None for share in shares):
+                    rows.append((name, command, *shares))
+    return rows
 
-    there = _searchers(found)
-    lines = [f"- `{name}`: not replayed this time." for name in SEARCHERS if name not in there]
-    for name in there:
-        without = [f"`{title}`" for title, entry in found["tables"].items() if name not in entry["searchers"]]
-        lines += [f"- `{name}`: not replayed yet on {', '.join(without)}."] if without else []
-    lines += [f"- The table `{name}`: not replayed yet." for name in found["unrecorded"]]
-    return "## What is missing\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+def _nothing(found: Mapping[str, Any]) -> Iterator[str]:
+    rows = [
+        [f"`{name}`", f"`{command}`", *("–" if share is None else f"{100 * share:.0f} %" for share in shares)]
+        for name, command, *shares in _claims(found)
+    ]
+    if rows:
+        yield NOTHING.format(goal=100 * CLAIMED)
+        yield table(["table", "search", *(str(found["budgets"][place]) for place in _places(found))], rows)
+
+
+# -- several objectives, and auto --------------------------------------------------------------------------------------
+
+
+def _several(found: Mapping[str, Any]) -> Iterator[str]:
+    rows: list[Sequence[Any]] = []
+    for name, entry in found.get("objectives", {}).get("tables", {}).items():
+        there = {s: one for s, one in entry["searchers"].items() if "mean" in one}
+        others = {s: one["mean"]["value"] for s, one in there.items() if not s.startswith(("fedtune-", "oracle-"))}
+        if others and "fedtune-1" in there:
+            best = max(others, key=others.__getitem__)
+            cells = [points(there[s]["mean"]) for s in ("fedtune-1", best)]
+            rows.append([f"`{name}`", cells[0], f"`{best}`", cells[1], points(there[best]["lead"])])
+    if rows:
+        yield SEVERAL.format(last=found["budgets"][-1])
+        yield table(["table", "`fedtune-1`", "best other", "its share", "lead of `fedtune-1`"], rows)
+
+
+def _auto(found: Mapping[str, Any]) -> Iterator[str]:
+    auto = found.get("auto")
+    if not auto or not auto["datasets"]:
+        yield "## fedtune auto\n\nNot measured yet: `make tables ONLY=auto`, then `make bench-search TABLES=auto`.\n"
+        return
+    rows: list[Sequence[Any]] = []
+    for name, entry in auto["datasets"].items():
+        for at in (entry["budgets"][0], entry["budgets"][-1]):
+            arms = ("auto", "paper", "alike")
+            cells = ["–"] * 3 if "refused" in at else [points(at["regret"][arm]) for arm in arms]
+            rows.append([name, str(at["federations"]), points(entry["blind"]), *cells])
+    yield AUTO.format(methods=max(entry["methods"] for entry in auto["datasets"].values()))
+    yield table(["data set", "federations", "a blind choice", "auto", "by the paper", "singles"], rows)
+    yield made(auto)
 
 
 def terminal(found: Mapping[str, Any]) -> str:
-    """The first table for a screen, and those with several objectives."""
-    from benchmarks.replay.objectives.page import terminal as several
-
-    one = _regret(found).replace("`", "") if found["tables"] else ""
-    return "\n".join([one, several(_shared(found) | found.get("objectives", {}))]).strip()
+    """Regret of every searcher on every table, for a screen."""
+    budgets = [str(found["budgets"][place]) for place in _places(found)]
+    rows = []
+    for searcher in _searchers(found):
+        cells = []
+        for name in found["tables"]:
+            values = [regret(found, searcher, place, [name]) for place in _places(found)]
+            cells.append("  ".join(f"{value[0]:.1f}" for value in values if value is not None) or "–")
+        rows.append([searcher, *cells])
+    title = f"Regret in per cent of a blind choice's, after {_and(budgets)} federations" if budgets else "Regret"
+    return f"{title}\n{table(['searcher', *found['tables']], rows)}" if rows else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,8 @@ import pytest
 
 from analysis.curve_table import save
 from benchmarks.replay import __main__ as command
-from benchmarks.replay import defaults
-from benchmarks.replay.auto.section import section
-from benchmarks.replay.defaults import DECIDING, PRESENT, VARIANTS
-from benchmarks.replay.kept import whens, with_others
+from benchmarks.replay.cells import points
+from benchmarks.replay.kept import with_others
 from benchmarks.tables.auto_specs import METHODS, named
 from benchmarks.tests.test_replay_auto import table
 from benchmarks.tests.test_replay_objectives import several
@@ -38,7 +37,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(command, name, path)
 
     def call(what: str, *words: str) -> int:
-        given = ("--folder", str(tmp_path), *LITTLE) if what in ("run", "defaults") else ()
+        given = ("--table", str(tmp_path), *LITTLE) if what == "run" else ()
         monkeypatch.setattr("sys.argv", ["replay", what, *given, *words])
         return command.main()
 
@@ -49,43 +48,44 @@ def results() -> dict[str, Any]:
     return dict(json.loads(command.RESULTS.read_text(encoding="utf-8")))
 
 
-def test_what_is_replayed_stands_beside_what_was(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """From no results to the page of a release, and further searchers, objectives and defaults after that."""
+def test_what_is_replayed_stands_beside_what_was(call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From no results to the page of a release, and further searchers and objectives after that."""
     assert call("record") == 2 and "make bench-search" in capsys.readouterr().err
-    assert call("run") == 2 and "make tables" in capsys.readouterr().err
-    assert call("defaults") == 2, "there is nothing to add it to"
+    assert call("run") == 2 and "fedtune export RUN --table FILE" in capsys.readouterr().err
     means = np.stack([np.arange(10) / 10, -np.arange(10) / 10], axis=1)
-    save(several(np.tile(means[:, None], (1, 4, 1)), DECIDING[0]), tmp_path / "cells.npz")
+    save(several(np.tile(means[:, None], (1, 4, 1)), "mine"), tmp_path / "cells.npz")
     assert call("run", "--searchers", "nobody") == 2 and "nobody is no searcher" in capsys.readouterr().err
 
-    assert call("run", "--clocks", "1", "--searchers", "random-1", "grid-1", "grid-3", "optuna-nsga2") == 0
+    file = ("--table", str(tmp_path / "cells.npz"))
+    assert call("run", *file, "--searchers", "random-1", "grid-1", "grid-3", "optuna-nsga2") == 0
     out = capsys.readouterr().out
-    assert "Regret after 12 federations" in out and f"Several objectives: {DECIDING[0]}" in out
-    text = (tmp_path / "search-quality.md").read_text()
-    assert "| `grid-1` | 0.0 (0.0 to 0.0) |" in text, "the whole grid without noise has no regret"
-    assert "| a blind choice | 45.0 | 45.0 |" in text
-    assert "`grid-3`: 3 seeds each, and the table has 2 for the search." in text
-    assert f"The table `{DECIDING[1]}`: not replayed yet." in text and "- `fedtune-1`: not replayed this time." in text
+    assert re.search(r"\| grid-1 \| \d+\.\d  0\.0  0\.0 \|", out), "the whole grid without noise has no regret"
+    found = results()
+    assert found["tables"]["mine"]["searchers"]["grid-3"] == {
+        "impossible": "3 seeds each, and the table has 2 for the search"
+    }
+    assert found["tables"]["mine"]["blind"] == pytest.approx(0.45, abs=1e-4), "half a step of the table's codes"
     assert call("record") == 0 and call("page", "--check") == 0
     assert packed.read(command.KEPT) == results()
-    command.DOCS.write_text(text.replace("45.0", "4.5"))
+    text = command.DOCS.read_text()
+    command.DOCS.write_text(text.replace("Quality", "Quantity"))
     assert call("page", "--check") == 1 and call("page") == 0 and call("page", "--check") == 0
 
     before = results()
     assert call("run", "--objectives", "--searchers", "random-1", "optuna-tpe") == 0
-    monkeypatch.setattr(defaults, "VARIANTS", {n: VARIANTS[n] for n in (PRESENT, "--sampler random")})
-    assert call("defaults") == 0
     found = results()
     assert {name: one["searchers"] for name, one in found["tables"].items()} == {
         name: one["searchers"] for name, one in before["tables"].items()
     }
-    assert [*found["objectives"]["tables"][DECIDING[0]]["searchers"]] == ["random-1", "optuna-tpe"]
-    assert found["defaults"]["tables"] == [DECIDING[0]]
-    assert found["defaults"]["variants"][PRESENT]["deciding"] == {"value": 0.0, "low": 0.0, "high": 0.0, "n": 2}
-    text = (tmp_path / "search-quality.md").read_text()
-    assert "## Defaults" in text and "| `--sampler random` |" in text and "By `val_global_accuracy`, `val_fm`." in text
+    assert [*found["objectives"]["tables"]["mine"]["searchers"]] == ["random-1", "optuna-tpe"]
+
+
+def test_a_table_of_one_seed_ends_in_a_sentence(call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(table("fedavg", np.arange(8) / 10, seeds=1, name="alone"), tmp_path / "alone.npz")
+    assert call("run", "--table", str(tmp_path / "alone.npz"), "--searchers", "random-1") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "got 8 and 0 (alone): from one seed it cannot be told" in said
+    assert "Traceback" not in said and not command.RESULTS.exists()
 
 
 def test_the_family_is_replayed_beside_the_figures_of_a_release(
@@ -108,7 +108,7 @@ def test_the_family_is_replayed_beside_the_figures_of_a_release(
     (at,) = entry["budgets"]
     assert (at["federations"], at["n"]) == (25, 1) and at["spent"] <= at["seed_rounds"]
     text = (tmp_path / "search-quality.md").read_text(encoding="utf-8")
-    assert section(found["auto"]) in text and "The tables of rotated_digits are not recorded yet." in text
+    assert f"| blobs | 25 | {points(entry['blind'])} | {points(at['regret']['auto'])} |" in text
 
 
 def measured(*searchers: str, tables: tuple[str, ...] = ("one",), repetitions: int = 5, **machine: str) -> Any:
@@ -117,20 +117,18 @@ def measured(*searchers: str, tables: tuple[str, ...] = ("one",), repetitions: i
     entry = {"text": "A toy.", "rounds": 4, "blind": 0.4, "floor": 0.1}
     found = {name: entry | {"searchers": {s: {"n": repetitions} for s in searchers}} for name in tables}
     occasion = {"repetitions": repetitions, "slots": 1, "seconds": 1, "processes": 1, "machine": on}
-    return {**occasion, "budgets": [3, 8], "tables": found, "objectives": {"tables": {}}, "unrecorded": ["two"]}
+    return {**occasion, "budgets": [3, 8], "tables": found, "objectives": {"tables": {}}}
 
 
 def test_tables_and_searchers_keep_the_date_on_which_they_were_replayed() -> None:
     first = measured("random-1", "random-3", repetitions=8)
     both = with_others(first, measured("random-1", tables=("two",), repetitions=5, date="later"))
-    assert [*both["tables"]] == ["one", "two"] and both["unrecorded"] == []
+    assert [*both["tables"]] == ["one", "two"]
     assert {name: one["occasion"]["repetitions"] for name, one in both["tables"].items()} == {"one": 8, "two": 5}
-    assert "`one`: 8 repetitions" in whens(both) and "`two`: 5 repetitions" in whens(both)
     further = with_others(first, measured("oracle-random", repetitions=8, date="later", revision="next"))
     searchers = further["tables"]["one"]["searchers"]
     assert [*searchers] == ["random-1", "random-3", "oracle-random"] and "occasion" not in searchers["random-1"]
     assert searchers["oracle-random"]["occasion"]["machine"]["date"] == "later"
-    assert "Of these searchers, `oracle-random`: 8 repetitions" in whens(further)
 
 
 def test_only_what_can_be_compared_stands_side_by_side() -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis import curve_table
 from benchmarks import page as performance
 from benchmarks import results
-from benchmarks.replay import defaults, page
+from benchmarks.replay import page
 from benchmarks.replay.__main__ import DOCS, KEPT
-from benchmarks.replay.goals import worse
 from benchmarks.tables.lines import RECORDED
 from tests import packed
 
@@ -32,21 +31,32 @@ def rows(text: str, cells: int) -> dict[str, tuple[str, ...]]:
     return {name: others for name, *others in found}  # type: ignore[misc]
 
 
+def compared() -> dict[str, Any]:
+    """What was measured of all searchers, ours at one revision, of 2026-11-26: by that races and proposals are
+    compared. Figures of ours that later ones replaced are kept."""
+    found = packed.read(KEPT)
+    for name, searchers in found["replaced"].items():
+        found["tables"][name]["searchers"] |= searchers
+    tables = {name: found["tables"][name] for name in found["replaced"]}
+    return {"budgets": found["budgets"], "tables": tables}
+
+
+def worse(budgets: Sequence[int], one: Mapping[str, Any], other: Mapping[str, Any]) -> list[int]:
+    """The budgets at which the interval of `one` lies above that of `other`."""
+    return [
+        budget
+        for budget, a, b in zip(budgets, one["budgets"], other["budgets"], strict=True)
+        if a["regret"]["low"] > b["regret"]["high"]
+    ]
+
+
 # -- the pages that are made of figures --------------------------------------------------------------------------------
 
 
 def test_the_made_pages_are_what_their_figures_give() -> None:
     found = packed.read(KEPT)
     assert DOCS.read_text(encoding="utf-8") == page.markdown(found)
-    assert found["repetitions"] >= 100
     assert performance.check() == 0
-
-
-def test_defaults_says_what_was_made_of_the_figures_of_that_revision() -> None:
-    found = packed.read(KEPT)["defaults"]
-    revision, words = next(iter(defaults.MADE_OF.items()))
-    for measured, said in ((revision, True), ("0000000", False)):
-        assert (words in defaults.section(found | {"machine": found["machine"] | {"revision": measured}})) is said
 
 
 # -- docs/racing.md ----------------------------------------------------------------------------------------------------
@@ -55,7 +65,7 @@ def test_defaults_says_what_was_made_of_the_figures_of_that_revision() -> None:
 def test_racing_has_the_figures_of_the_benchmark() -> None:
     """Regret, winner's curse and coverage after the largest budget, of races, three seeds and one; and no budget at
     which three seeds are told to be better than a race of three."""
-    found = packed.read(KEPT)["tables"]
+    found = compared()["tables"]
     text = (ROOT / "docs" / "racing.md").read_text(encoding="utf-8")
     regret, honest = rows(text, 4), rows(text, 8)
     assert {*regret} == {*honest} == {name for name in found if "shuffled" not in name}
@@ -72,7 +82,7 @@ def test_racing_has_the_figures_of_the_benchmark() -> None:
 
 def test_what_racing_says_of_how_true_estimates_are_is_so() -> None:
     """After the largest budget, on the tables that the page names."""
-    found = packed.read(KEPT)["tables"]
+    found = compared()["tables"]
     tables = {name: table["searchers"] for name, table in found.items() if "shuffled" not in name}
 
     def last(searcher: str, what: str) -> dict[str, float]:
@@ -91,7 +101,7 @@ def test_what_racing_says_of_how_true_estimates_are_is_so() -> None:
 
 def test_what_racing_says_of_random_search_is_so() -> None:
     """At which budgets a race is told to be worse, and how often its intervals hold where nothing can be learnt."""
-    found = packed.read(KEPT)
+    found = compared()
     budgets, shuffled = found["budgets"], found["tables"]["dfrd_alpha_lambda, shuffled"]["searchers"]
 
     def after(race: str, other: str, of: Mapping[str, Any] = shuffled) -> list[int]:
@@ -130,7 +140,7 @@ def test_what_racing_says_of_the_seeds_is_so() -> None:
 
 
 def test_proposals_has_the_figures_of_the_benchmark() -> None:
-    found = packed.read(KEPT)["tables"]
+    found = compared()["tables"]
     written = rows((ROOT / "docs" / "proposals.md").read_text(encoding="utf-8"), 6)
     assert {*written} == {name for name in found if "shuffled" not in name}
     for name, cells in written.items():

@@ -125,7 +125,7 @@ def default_grace(rounds: int, reduction: int) -> int:
     """The third round, or later where that still leaves three rungs; the first rounds of a federation say little.
 
     With TPE, in short searches, the first round gave a slightly better winner, but an estimate of it that is less true
-    (`fedtune-1-early` in `docs/search-quality.md`)."""
+    (`docs/early-stopping.md`)."""
     return min(max(3, rounds // reduction**3), max(1, rounds - 1))
 
 

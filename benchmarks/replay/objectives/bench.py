@@ -77,9 +77,9 @@ def mean_volume(judged: Sequence[Judged]) -> float:
     return float(np.mean([one.volume for one in judged]))
 
 
-def tables(folder: Path, names: Sequence[str] = ()) -> dict[str, Objectives]:
-    """The recorded tables that have several objectives."""
-    found = [curve_table.load(path) for path in sorted(folder.glob("*.npz"))]
+def tables(where: Path, names: Sequence[str] = ()) -> dict[str, Objectives]:
+    """Of a table or a folder of them, those that have several objectives."""
+    found = [curve_table.load(path) for path in ([where] if where.is_file() else sorted(where.glob("*.npz")))]
     several = [table for table in found if len(metrics(table)) > 1]
     return {t.name: t for t in map(Objectives, several) if not names or t.name in names}
 

@@ -33,8 +33,6 @@ SEARCHERS: dict[str, Factory] = {
     "fedtune-race": Racing,
     "fedtune-race-3": partial(Racing, most=3),
     "fedtune-1-tpe": partial(Present, each=1, sampler="tpe"),
-    "fedtune-1-early": partial(Present, each=1, grace=1, sampler="tpe", lag=4),
-    "fedtune-race-early": partial(Racing, grace=1, sampler="tpe", lag=4),
     **{f"optuna-tpe-{pruner}": partial(OptunaStudy, sampler=TPE, pruner=pruner) for pruner in PRUNERS},
     **{f"optuna-gp-{pruner}": partial(OptunaStudy, sampler=GP, pruner=pruner) for pruner in PRUNERS},
     "ray-tune-optuna": RayTune,
