@@ -23,6 +23,13 @@ MEAN = -1
 ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
 
 
+def of_a_race(run: Run, what: str) -> str:
+    """What a dot or a line of a race stands for, as a sentence; empty for other runs."""
+    if not run.raced:
+        return ""
+    return f"{what} is a configuration: the mean of its seeds, without what a seed does to all configurations alike."
+
+
 def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[list[str]]:
     """Metric names as a table: one column per metric (what was selected on, then the accuracies; two of them),
     first row validation, second row test. Rows and cells that nothing measured are left out."""

@@ -26,6 +26,8 @@ class Drawing:
     table: pd.DataFrame
     #: Panels side by side.
     columns: int
+    #: What the strong line is called.
+    chosen: str
     note: str
 
 
@@ -43,7 +45,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     kept = sample(numbers, LIMIT, keep=[] if best is None else [best])
     curves = run.curves[run.curves["trial"].isin(kept)]
     rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
-    if run.kind == "run" and run.chosen:
+    if len(run.chosen) > 1 or (run.kind == "run" and run.chosen):
         curves, best = pd.concat([curves, _over_seeds(run)], ignore_index=True), MEAN
     shared = curves[["trial", "round", "seeds"]]
     parts = [shared.assign(metric=m, mean=curves[m], std=curves[f"{m}:std"]) for row in rows for m in row]
@@ -59,11 +61,18 @@ def data(runs: Sequence[Run]) -> Drawing:
     )
     if int(curves["seeds"].max()) == 1:
         note = f"{note} One seed per trial, so there is no band.".strip()
-    return Drawing(table, max((len(r) for r in rows), default=1), note)
+    return Drawing(table, max((len(r) for r in rows), default=1), _chosen_words(run), note)
+
+
+def _chosen_words(run: Run) -> str:
+    if run.kind == "run":
+        return "mean of the seeds"
+    return f"chosen: mean of {len(run.chosen)} seeds" if len(run.chosen) > 1 else f"chosen: trial {run.best}"
 
 
 def _over_seeds(run: Run) -> pd.DataFrame:
-    """A final run's curve: the mean of its trials, each of which is one seed."""
+    """The curve of a final run, or of a race's chosen configuration: the mean of its trials, each of which is one
+    seed."""
     rounds = run.rounds[run.rounds["trial"].isin(run.chosen)]
     names = [c for c in rounds.columns if c not in ("trial", "round", "seed")]
     groups = rounds.groupby("round")[names]
@@ -88,7 +97,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
             figure.add_trace(_others(lines, panel, opacity, stopped=stopped))
         best = part[part["best"]].sort_values("round")
         if not best.empty:
-            figure.add_traces(_chosen(best, panel))
+            figure.add_traces(_chosen(best, panel, drawing.chosen))
         style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(float(df["round"].max())))
     return style.panels(figure, titles, columns=drawing.columns, height=260, legend=3, left=48, note=drawing.note)
 
@@ -111,11 +120,10 @@ def _others(lines: pd.DataFrame, panel: int, opacity: float, *, stopped: bool) -
     )
 
 
-def _chosen(best: pd.DataFrame, panel: int) -> list[go.Scatter]:
+def _chosen(best: pd.DataFrame, panel: int, name: str) -> list[go.Scatter]:
     """The chosen configuration's line and, where it has several seeds, the band around it."""
     rounds, mean, std = best["round"].tolist(), best["mean"].to_numpy(), best["std"].to_numpy()
     number = int(best["trial"].iloc[0])
-    name = "mean of the seeds" if number == MEAN else f"chosen: trial {number}"
     line = go.Scatter(
         x=rounds,
         y=mean,

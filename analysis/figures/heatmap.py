@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.estimate import configuration
 from analysis.figure import Figure
-from analysis.figures._common import metric_rows, two_keys
+from analysis.figures._common import metric_rows, of_a_race, two_keys
 from analysis.figures._heatmap_panel import MARKS, PLANNED, HeatmapPanel, draw_cells, draw_dots
 from analysis.labels import Labels
 from analysis.runs import Run
@@ -54,15 +54,16 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
-    """One row per trial and metric: trial, x, y (parameter values), metric, value (last round, mean over seeds),
-    state, best (whether it is the chosen trial), tied (whether its configuration cannot be told from the chosen
-    one)."""
+    """One row per trial (in a race per configuration) and metric: trial, x, y (parameter values), metric, value (last
+    round, mean over seeds), state, best (whether it is the chosen trial), tied (whether its configuration cannot be
+    told from the chosen one)."""
     run = runs[0]
     tied = _tied(run)
     x, y, note = two_keys(run)
-    last = run.finals
+    last = run.levelled
     rows = metric_rows(runs, lambda m: m in last.columns and bool(last[m].notna().any()))
-    trials = run.trials[run.trials[x].notna() & run.trials[y].notna()]
+    trials = run.trials[run.trials["number"].isin(run.first_trials)]
+    trials = trials[trials[x].notna() & trials[y].notna()]
     found = [
         {
             "trial": t["number"],
@@ -83,7 +84,8 @@ def data(runs: Sequence[Run]) -> Drawing:
     planned = _planned(run, x, y) if mode == "grid" else ((), ())
     noise = None if run.estimate is None else run.estimate.paired_noise
     columns = max((len(r) for r in rows), default=1)
-    said = f"{note}{_note(table, mode)}{_noted(run, table, mode, planned)}".strip()
+    said = f"{note} {of_a_race(run, 'A dot' if mode == 'points' else 'What a cell shows')}".strip()
+    said = f"{said}{_note(table, mode)}{_noted(run, table, mode, planned)}".strip()
     return Drawing(table, x, y, mode, planned, noise, columns, said)
 
 

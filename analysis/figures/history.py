@@ -26,14 +26,18 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per completed trial: number, metric (the objective), value, best (best value so far), leader (its trial),
-    twin (the other split's metric) and twin_value (the leader's value there; nan where not measured)."""
+    """One row per completed trial (in a race per configuration): number, metric (the objective), value, best (best
+    value so far), leader (its trial), twin (the other split's metric) and twin_value (the leader's value there; nan
+    where not measured)."""
     run = runs[0]
+    last = run.levelled
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("number")
+    done = done[done["number"].isin(run.first_trials)]
+    if run.raced:
+        done = done.assign(value=done["number"].map(last[run.metrics[0]]))
     best = done["value"].cummax() if run.maximise else done["value"].cummin()
     leader = done["number"].where(done["value"] == best).groupby(best).transform("min").ffill()
     other = twin(run.metrics[0])
-    last = run.finals
     shown = leader.map(last[other]) if other in last.columns and other != run.metrics[0] else float("nan")
     return pd.DataFrame(
         {
@@ -93,7 +97,8 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
 FIGURE = Figure(
     title="Optimisation history",
     read=(
-        "Each dot is a completed trial in the order trials were proposed; the line is the best one so far.",
+        "Each dot is a completed trial, of a race a configuration over its seeds, in the order trials were proposed; "
+        "the line is the best one so far.",
         "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it "
         "may fall while the solid line rises.",
     ),

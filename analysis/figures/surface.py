@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import plain, searched_axis, two_keys
+from analysis.figures._common import of_a_race, plain, searched_axis, two_keys
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import SHARES
@@ -58,8 +58,8 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 def data(runs: Sequence[Run]) -> Drawing:
     """Table: one row per place of the lattice: x, y, mean (the estimate), std (how sure that is: the standard deviation
-    of the difference from the mean of all configurations that ran to their end). Trials: one row per trial that ran to
-    its end or was stopped: trial, x, y, value (its last one), state, best."""
+    of the difference from the mean of all configurations that ran to their end). Trials: one row per trial (in a race
+    per configuration) that ran to its end or was stopped: trial, x, y, value (its last one), state, best."""
     run = runs[0]
     assert run.best is not None
     winner = run.trial(run.best)
@@ -76,9 +76,12 @@ def data(runs: Sequence[Run]) -> Drawing:
     if run.metrics[0] in SHARES:
         mean = np.clip(mean, 0.0, 1.0)
     table = pd.DataFrame(lattice, columns=["x", "y"]).assign(mean=mean, std=np.sqrt(found.beside[at]))
-    kept = run.trials[run.trials["state"].isin(["COMPLETE", "PRUNED"]) & run.trials[x].notna()]
+    kept = run.trials[run.trials["state"].isin(["COMPLETE", "PRUNED"]) & run.trials["number"].isin(run.first_trials)]
+    kept = kept[kept[x].notna()]
     if y is not None:
         kept = kept[kept[y].notna()]
+    if run.raced:
+        kept = kept.assign(value=kept["number"].map(run.levelled[run.metrics[0]]).fillna(kept["value"]))
     trials = pd.DataFrame(
         {
             "trial": kept["number"],
@@ -90,7 +93,7 @@ def data(runs: Sequence[Run]) -> Drawing:
         }
     ).reset_index(drop=True)
     held = {key: value for key, value in winner.params.items() if key not in (x, y)}
-    return Drawing(table, trials, x, y, run.metrics[0], held, note)
+    return Drawing(table, trials, x, y, run.metrics[0], held, f"{note} {of_a_race(run, 'A dot')}".strip())
 
 
 def _places(distribution: Any) -> list[Any]:

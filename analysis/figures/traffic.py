@@ -46,7 +46,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     ).cumsum() / 1e6
     per_round = curves["sent"] / curves["round"]
     numbers, best = sorted(int(n) for n in curves["trial"].unique()), run.best
-    if run.kind == "run":
+    if run.kind == "run" or len(run.chosen) > 1:
         best = MEAN
         means = curves[curves["trial"].isin(run.chosen)].groupby("round").mean(numeric_only=True)
         curves = pd.concat([curves, means.assign(trial=MEAN).reset_index()], ignore_index=True)

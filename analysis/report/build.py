@@ -99,7 +99,7 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     first = prefix == ""
     source = run.space.get("source")
     page.add(
-        f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(_title(run))}</h1>'
+        f'<h1 id="{prefix}run"{"" if first else " class=run-title"}>{escape(run.heading)}</h1>'
         + f'<p class="lead">Run <code>{escape(name)}</code>'
         + (f" · space: {escape(source)}" if source else "")
         + f" · {'final runs' if run.kind == 'run' else summary.searched(run, labels)}</p>",
@@ -124,11 +124,6 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     page.card(f"{prefix}trials", "All trials", trials_html(run, f"{prefix}trials"), "Trials" if first else "")
     sections.failures_card(page, run, prefix)
     sections.provenance_card(page, run, prefix, skipped)
-
-
-def _title(run: Run) -> str:
-    """The method and its space, whose own title may begin with the method's."""
-    return run.title if run.title.startswith(run.method_title) else f"{run.method_title}: {run.title}"
 
 
 def _auto_head(page: Page, auto: Auto, folder: str) -> None:

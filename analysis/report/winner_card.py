@@ -190,11 +190,13 @@ def _value(run: Run, labels: Labels) -> str:
         return f'<p class="estimate"><b>{escape(shown)}</b></p>'
     interval = f"{labels.shown(metric, found.low)} to {labels.shown(metric, found.high)}"
     title = labels.metric(metric, split=True, unit=False)
-    done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]["value"]
+    done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
+    values = (run.levelled[metric] if run.raced else done["value"]).dropna().tolist()
+    what = f"{'configuration' if run.raced else 'trial'}{'s' * (len(values) != 1)}"
     return (
         f'<p class="estimate"><b>{escape(labels.shown(metric, found.mean))}</b> <span>{escape(title)}, estimated mean '
         f"over all seeds; {100 * found.level:.0f} % interval {escape(interval)}</span></p>"
-        + _interval_strip(found, done.tolist(), lambda value: labels.shown(metric, value))
+        + _interval_strip(found, values, what, lambda value: labels.shown(metric, value))
     )
 
 
@@ -293,8 +295,9 @@ def stops_cost(run: Run) -> list[str]:
     return [] if believed is None else [unseen_sentence(believed)]
 
 
-def _interval_strip(found: Estimate, values: Sequence[float], shown: Callable[[float], str]) -> str:
-    """An SVG as wide as its column. `values`: of all trials that ran to their end; `shown` writes one."""
+def _interval_strip(found: Estimate, values: Sequence[float], what: str, shown: Callable[[float], str]) -> str:
+    """An SVG as wide as its column. `values`: of all trials that ran to their end, in a race of all configurations
+    (`what`); `shown` writes one."""
     low, high = min([found.low, *values]), max([found.high, *values])
     span = (high - low) or 1.0
 
@@ -305,14 +308,14 @@ def _interval_strip(found: Estimate, values: Sequence[float], shown: Callable[[f
     ticks = "".join(f'<line class="tick" x1="{at(v)}" x2="{at(v)}" y1="24" y2="36"/>' for v in sorted(values)[::step])
     told = (
         f"The estimate {shown(found.mean)} and its interval from {shown(found.low)} to {shown(found.high)}, above the "
-        f"values of {len(values)} trial{'s' * (len(values) != 1)} from {shown(low)} to {shown(high)}."
+        f"values of {len(values)} {what} from {shown(low)} to {shown(high)}."
     )
     return (
         f'<svg class="strip" height="40" role="img" aria-label="{escape(told)}"><title>{escape(told)}</title>'
         f'<line class="axis" x1="0.5%" x2="99.5%" y1="30" y2="30"/>{ticks}'
         f'<line class="interval" x1="{at(found.low)}" x2="{at(found.high)}" y1="12" y2="12"/>'
         f'<circle class="mean" cx="{at(found.mean)}" cy="12" r="6"/></svg>'
-        f'<p class="ends small"><span>{escape(shown(low))}</span><span>bar: estimate and interval · ticks: trials that '
+        f'<p class="ends small"><span>{escape(shown(low))}</span><span>bar: estimate and interval · ticks: {what} that '
         f"ran to their end</span><span>{escape(shown(high))}</span></p>"
     )
 

@@ -5,8 +5,11 @@ In every other run a trial is a configuration over all its seeds, and stands for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from analysis.estimate import configuration
 from search_spaces import run_folder
@@ -37,6 +40,44 @@ def seeds(experiment: Mapping[str, Any], trials: Sequence[FrozenTrial], number: 
         return list(experiment.get("seeds") or [])
     by_number = {trial.number: trial for trial in trials}
     return [int(by_number[n].user_attrs["seed"]) for n in federations(experiment, trials, number)]
+
+
+def first_trials(trials: Sequence[FrozenTrial]) -> list[int]:
+    """The trial that stands for each configuration: its first one that ran to its end, else its first one."""
+    found: dict[object, FrozenTrial] = {}
+    for trial in sorted(trials, key=lambda t: (t.state.name != "COMPLETE", t.number)):
+        found.setdefault(configuration(trial), trial)
+    return sorted(trial.number for trial in found.values())
+
+
+def level(trials: Sequence[FrozenTrial], values: Mapping[int, float]) -> dict[int, float]:
+    """What configurations measured, as if all had run on the same seeds: by the first trial of each, in a race.
+
+        y_is = a_i + p_s        least squares over all federations, Σ p_s = 0 over these
+
+    y_is is the value of configuration i on seed s, p_s what the seed does to all configurations alike; the result are
+    the a_i. Without it a configuration that ran on a kind seed alone would look better than one that ran on others too.
+
+    values: by trial that ran to its end; one that is not finite counts as none."""
+    known = [t for t in trials if t.state.name == "COMPLETE" and math.isfinite(values.get(t.number, math.nan))]
+    first: dict[object, int] = {}
+    for trial in known:
+        first.setdefault(configuration(trial), trial.number)
+    seeds = sorted({int(trial.user_attrs["seed"]) for trial in known})
+    count, total = np.zeros((len(first), len(seeds))), np.zeros((len(first), len(seeds)))
+    rows = {key: place for place, key in enumerate(first)}
+    for trial in known:
+        place = rows[configuration(trial)], seeds.index(int(trial.user_attrs["seed"]))
+        count[place] += 1
+        total[place] += values[trial.number]
+    each = count.sum(axis=1)
+    # The normal equations without the a_i, which are as many as there are configurations.
+    share = count / each[:, None]
+    matrix = np.diag(count.sum(axis=0)) - count.T @ share
+    moved = np.linalg.pinv(matrix, hermitian=True) @ (total.sum(axis=0) - share.T @ total.sum(axis=1))
+    moved -= (count @ moved).sum() / max(count.sum(), 1.0)
+    found = (total.sum(axis=1) - count @ moved) / each
+    return dict(zip(first.values(), found.tolist(), strict=True))
 
 
 def first_of(trial: FrozenTrial) -> int | None:

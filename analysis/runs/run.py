@@ -99,6 +99,11 @@ class Run:
         return self.record.method_title
 
     @property
+    def heading(self) -> str:
+        """The method and its space, whose own title may begin with the method's."""
+        return self.title if self.title.startswith(self.method_title) else f"{self.method_title}: {self.title}"
+
+    @property
     def kind(self) -> str:
         return self.record.kind
 
@@ -242,6 +247,25 @@ class Run:
         columns = list(dict.fromkeys(name for row in self.ends.values() for name in row))
         index = pd.Index(list(self.ends), name="trial", dtype="int64")
         return pd.DataFrame(list(self.ends.values()), index=index, columns=columns, dtype=float)
+
+    @cached_property
+    def first_trials(self) -> Sequence[int]:
+        """The trials that stand for their configurations: all of them, in a race one of each (`race.first_trials`)."""
+        return race.first_trials(self.frozen) if self.raced else [trial.number for trial in self.frozen]
+
+    @cached_property
+    def levelled(self) -> pd.DataFrame:
+        """`finals` as configurations may be compared: in a race a row per configuration that ran to its end, its mean
+        without what a seed does to all of them alike (`race.level`)."""
+        import pandas as pd
+
+        if not self.raced:
+            return self.finals
+        columns = {
+            name: race.level(self.frozen, {number: row[name] for number, row in self.ends.items() if name in row})
+            for name in self.finals.columns
+        }
+        return pd.DataFrame(columns, columns=self.finals.columns).rename_axis("trial").sort_index()
 
     def measured(self, *numbers: int) -> dict[str, float]:
         """The mean of these trials' rows of `finals` by metric, as far as all are finite; reads their rounds alone."""

@@ -11,7 +11,6 @@ after that round. Trials that have not ended yet are left out.
 
 from __future__ import annotations
 
-import copy
 import os
 import sqlite3
 import statistics
@@ -27,6 +26,7 @@ from analysis.estimate import configuration
 from analysis.runs import Run, load_run
 from analysis.runs.best import Best
 from analysis.runs.conditions import means, named, show
+from fedtune.api import optuna_study
 from fedtune.option import fields_of
 from fedtune.options import ExportRequest
 from fedtune.planning.configuration import described, trial_of
@@ -52,7 +52,8 @@ def export(request: ExportRequest) -> dict[str, Any]:
     returned; see `analysis.curve_table`.
 
     With `study` instead the run's trials as an Optuna study in this SQLite file (.db), each with the last value of
-    every metric, mean over seeds, as the user attribute `metric:<name>`; returned is how many there are.
+    every metric, mean over seeds, as the user attribute `metric:<name>`, and with notes for optuna-dashboard; returned
+    is how many there are.
 
     Raises `UserError` where there is no such trial, or what is asked for cannot be written."""
     found, output, trial, where = load_run(request.run), request.output, request.trial, request.where
@@ -91,11 +92,13 @@ def _write_study(run: Run, path: Path) -> dict[str, Any]:
                     directions=[StudyDirection[word.upper()] for word in run.directions],
                 )
                 made.set_metric_names(list(run.metrics))
-                for trial in run.frozen:
-                    measured = {f"metric:{name}": value for name, value in run.ends.get(trial.number, {}).items()}
-                    found = copy.copy(trial)
-                    found.user_attrs = {**trial.user_attrs, **measured}
-                    made.add_trial(found)
+                made.add_trials(optuna_study.trials(run))
+                ids = [trial._trial_id for trial in made.get_trials(deepcopy=False)]
+                place = storage.get_study_id_from_name(run.name)
+                for key, value in optuna_study.notes(run, ids).items():
+                    storage.set_study_system_attr(place, key, value)
+                for key, value in optuna_study.facts(run).items():
+                    made.set_user_attr(key, value)
                 storage.remove_session()
                 storage.engine.dispose()
         except OSError as error:

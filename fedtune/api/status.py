@@ -21,9 +21,10 @@ from analysis.reproduce.folder import Made, ReproductionRecord, load_made
 from analysis.runs import Run
 from analysis.runs import load_run as load
 from analysis.runs.best import Best, best_by_condition, best_of
+from fedtune.api import optuna_study
 from fedtune.decisions.race import is_over, spent
 from fedtune.record.experiment import Experiment
-from fedtune.record.journal import copy_study, quiet_optuna
+from fedtune.record.journal import as_journal
 from fedtune.record.run_directory import is_driven
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence, short
@@ -107,7 +108,6 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
     this user alone, removed in the end. Raises `UserError` where it is not installed."""
 
     found = load(run)
-    study = found.path / run_folder.STUDY
     if not 1 <= port <= 65535:
         raise UserError(sentence("port", "a whole number in [1, 65535]", port, "--port"))
     if importlib.util.find_spec("optuna_dashboard") is None:
@@ -116,8 +116,7 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
     code = "import sys; from optuna_dashboard._cli import main; sys.exit(main())"
     with temporary_folder("fedtune-dashboard") as (folder, held), _sigterm_ends():
         copy = folder / run_folder.STUDY
-        copy_study(study, copy)
-        name_objectives(copy, found)
+        copy.write_text(as_shown(found), encoding="utf-8")
         print(
             "This is a copy of the study as it is now: changes are lost in the end. optuna-dashboard has no log-in, so "
             "everybody on this machine can open it.",
@@ -136,19 +135,13 @@ def dashboard(run: str | Path, *, port: int = 8080) -> int:
             process.wait()
 
 
-def name_objectives(study: Path, run: Run) -> None:
-    """Gives the study in a file the titles of the run's metrics, and a note that says what was searched."""
-    import optuna
-    from optuna.storages.journal import JournalFileBackend, JournalStorage
-    from optuna_dashboard import save_note
-
-    labels = Labels.of([run])
-    with quiet_optuna():
-        named = optuna.load_study(study_name=None, storage=JournalStorage(JournalFileBackend(str(study))))
-        named.set_metric_names([labels.metric(name, unit=False) for name in run.metrics])
-        lines = [f"# {run.name}", f"{run.method_title}: {run.title}", ""]
-        lines += [f"- {labels.parameters[key]['doc'] or key} (`{key}`)" for key in run.keys if key in labels.parameters]
-        save_note(named, "\n".join(lines))
+def as_shown(run: Run) -> str:
+    """The journal of the run's study as people read it: objectives and parameters by their titles, and with notes."""
+    labels = Labels.of([run], markup=False)
+    named = {"study:metric_names": [labels.metric(name, unit=False) for name in run.metrics]}
+    told = optuna_study.trials(run, optuna_study.titles(run))
+    attributes = named | optuna_study.notes(run, range(len(told)))
+    return as_journal(run.name, run.directions, told, attributes, optuna_study.facts(run))
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.runs.shapes import is_text, is_whole
@@ -54,8 +55,15 @@ def create_study(folder: Path, name: str, directions: Sequence[Direction]) -> No
     files.replace(folder / run_folder.STUDY, as_journal(name, directions, []), durable=True)
 
 
-def as_journal(name: str, directions: Sequence[str], trials: Sequence[FrozenTrial]) -> str:
-    """The journal of a study of these trials, by number. directions: `maximize` or `minimize` for every objective."""
+def as_journal(
+    name: str,
+    directions: Sequence[str],
+    trials: Sequence[FrozenTrial],
+    attributes: Mapping[str, Any] = MappingProxyType({}),
+    facts: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
+    """The journal of a study of these trials, by number, which is their id too. directions: `maximize` or `minimize`
+    for every objective; attributes: those that tools of Optuna keep with the study; facts: its user attributes."""
     from optuna.storages.journal import JournalStorage
     from optuna.study import StudyDirection
 
@@ -65,12 +73,11 @@ def as_journal(name: str, directions: Sequence[str], trials: Sequence[FrozenTria
         study = storage.create_new_study([StudyDirection[word.upper()] for word in directions], name)
         for trial in trials:
             storage.create_new_trial(study, trial)
+        for key, value in attributes.items():
+            storage.set_study_system_attr(study, key, value)
+        for key, value in facts.items():
+            storage.set_study_user_attr(study, key, value)
     return "".join(map(_line, lines.logs))
-
-
-def copy_study(path: Path, copy: Path) -> None:
-    """Writes the study in `path`, as it is now, to `copy`, also while a driver writes to it."""
-    copy.write_bytes(whole_lines(files.read_bytes(path)))
 
 
 class StudyFile:

@@ -14,40 +14,54 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from optuna_dashboard._note import get_note_from_system_attrs
+from optuna_dashboard._note import get_note_from_system_attrs, split_body
 
-from fedtune.api.status import name_objectives
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
-from fedtune.record.journal import StudyFile, copy_study
+from analysis.runs import load_run
+from fedtune.api.optuna_study import PART, _kept
+from fedtune.api.status import as_shown
+from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
-from tests.fedtune.conftest import space, start
-from tests.fedtune.played import searched
+from tests.analysis import synthetic
+from tests.fedtune.conftest import start
 
 
-def test_a_copy_is_whole_also_while_the_study_is_written(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run"), space())])
-    assert queue.propose() is not None
-    (tmp_path / "copy").mkdir()
-    with (tmp_path / "run" / run_folder.STUDY).open("ab") as writer:
-        writer.write(b'{"op_code": 4, "study')
-    copy_study(tmp_path / "run" / run_folder.STUDY, tmp_path / "copy" / run_folder.STUDY)
-    assert [trial.number for trial in StudyFile(tmp_path / "copy").trials()] == [0]
-
-
-def test_the_copy_names_its_objectives_and_says_what_was_searched(tmp_path: Path) -> None:
-    run = searched(tmp_path / "run", trials=2)
+def test_what_is_shown_has_titles_and_says_what_a_user_needs(tmp_path: Path) -> None:
+    """Read by optuna-dashboard's own functions: its notes are written without it."""
+    run = load_run(synthetic.write(tmp_path / "run", trials=12))
     copy = tmp_path / "copy" / run_folder.STUDY
     copy.parent.mkdir()
-    copy_study(run.path / run_folder.STUDY, copy)
-    name_objectives(copy, run)
+    # A driver that writes meanwhile has begun a line.
+    with (run.path / run_folder.STUDY).open("ab") as writer:
+        writer.write(b'{"op_code": 4, "study')
+    copy.write_text(as_shown(load_run(run.path)))
     study = StudyFile(copy.parent).study
     assert study.metric_names == ["Global accuracy (validation)"]
-    assert [trial.params for trial in study.trials] == [trial.params for trial in run.frozen]
-    storage = study._storage
-    note = get_note_from_system_attrs(storage.get_study_system_attrs(study._study_id), None)["body"]
-    assert note.startswith("# run\n") and "(`alpha`)" in note and "(`lambda`)" in note
+    named = [{"α (alpha)": t.params["alpha"], "λ (lambda)": t.params["lambda"]} for t in run.frozen]
+    assert [trial.params for trial in study.trials] == named
+    assert [trial.values for trial in study.trials] == [trial.values for trial in run.frozen]
+    estimate, attributes = run.estimate, study._storage.get_study_system_attrs(study._study_id)
+    assert estimate is not None and run.best is not None
+    note = get_note_from_system_attrs(attributes, None)["body"]
+    assert note.startswith("# run\n") and f"Winner: trial {run.best} with α = " in note
+    assert "- α (alpha): Weight of the EMA generator's samples." in note
+    assert f"Estimate of its mean over all seeds: {100 * estimate.mean:.2f} %" in note
+    assert study.user_attrs["winner"] == f"trial {run.best}"
+    assert study.user_attrs["estimate"].startswith(f"{100 * estimate.mean:.2f} %, 90 % interval ")
+    told = [get_note_from_system_attrs(attributes, trial._trial_id)["body"] for trial in study.trials]
+    assert [n for n, text in enumerate(told) if "**The winner.**" in text] == [run.best]
+    assert told[run.best].startswith("Completed after 9 of 9 rounds, seeds 0, 1.")
+    assert told[3].startswith("Stopped early after 3 of 9 rounds") and "Estimated mean over all seeds" in told[3]
+    assert "Error: RuntimeError: &lt;b&gt;out of memory&lt;/b&gt;" in told[9], "no text is HTML there"
     assert StudyFile(run.path).study.metric_names is None
+
+
+@pytest.mark.parametrize("letters", [1, PART, PART + 1, 3 * PART])
+def test_a_long_note_is_kept_as_optuna_dashboard_keeps_it(letters: int) -> None:
+    text = "".join(chr(97 + place % 26) for place in range(letters))
+    for trial, place in ((None, "dashboard:"), (7, "dashboard:7:")):
+        kept = _kept(place, text)
+        assert get_note_from_system_attrs(kept, trial) == {"version": 1, "body": text}
+        assert {key: value for key, value in kept.items() if "note_str" in key} == split_body(text, trial)
 
 
 def answer(url: str, process: subprocess.Popen[str], **more: object) -> dict[str, list[object]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna_dashboard._note import get_note_from_system_attrs
 
 from fedtune import export
 from search_spaces.errors import UserError
@@ -31,6 +32,9 @@ def test_a_study_of_all_trials_is_one_that_optuna_opens(tmp_path: Path) -> None:
         assert metrics == run.ends[trial.number] and found.user_attrs == trial.user_attrs | {
             f"metric:{name}": value for name, value in metrics.items()
         }
+    attributes = storage.get_study_system_attrs(study._study_id)
+    told = [get_note_from_system_attrs(attributes, trial._trial_id)["body"] for trial in trials]
+    assert [n for n, note in enumerate(told) if "**The winner.**" in note] == [run.best]
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, "run"]
 
 

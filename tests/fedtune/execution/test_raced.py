@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from analysis import curve_table
+from analysis.estimate import configuration
+from analysis.figures import curves, heatmap, history, slices
 from analysis.report.page import Page
 from analysis.report.sections import best_card
 from analysis.report.summary import facts
@@ -51,6 +53,31 @@ def test_the_winner_stands_for_all_its_seeds(run: Run) -> None:
     }
     assert found.metrics["wlp"] == pytest.approx(statistics.fmean(row["wlp"] for row in rows.values()))
     assert found.estimate is not None and found.estimate.seeds == len(numbers)
+
+
+def test_figures_compare_configurations_as_if_all_had_run_on_the_same_seeds(run: Run) -> None:
+    """Against least squares with a column for every configuration and every seed. The winner's curve is that of all its
+    seeds."""
+    done = [t for t in run.frozen if t.state.name == "COMPLETE"]
+    keys = list(dict.fromkeys(configuration(t) for t in done))
+    seeds = sorted({t.user_attrs["seed"] for t in done})
+    columns = np.array(
+        [[float(configuration(t) == k) for k in keys] + [float(t.user_attrs["seed"] == s) for s in seeds] for t in done]
+    )
+    values = np.array([t.values[0] for t in done])
+    fitted = np.linalg.lstsq(columns, values, rcond=None)[0]
+    shared = float((columns[:, len(keys) :] @ fitted[len(keys) :]).mean())
+    first = {key: next(t.number for t in done if configuration(t) == key) for key in keys}
+    expected = {first[key]: pytest.approx(fitted[i] + shared) for i, key in enumerate(keys)}
+    assert len(seeds) > 2 and len(done) > len(keys)
+    assert run.levelled[run.metrics[0]].to_dict() == expected
+    drawn = slices.data([run]).table
+    assert drawn.drop_duplicates("number").set_index("number")["value"].to_dict() == expected
+    assert heatmap.data([run]).table.query("state == 'COMPLETE'")["trial"].nunique() == len(keys)
+    assert "A dot is a configuration" in heatmap.data([run]).note
+    assert history.data([run])["number"].tolist() == sorted(expected)
+    chosen = curves.data([run]).table.query("best and metric == 'global_accuracy'").set_index("round")["mean"]
+    assert chosen[ROUNDS] == pytest.approx(statistics.fmean(run.over_seeds("global_accuracy").values()))
 
 
 def test_the_export_names_the_seeds_and_the_partition_of_each(run: Run) -> None:
