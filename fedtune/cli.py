@@ -19,7 +19,7 @@ import inspect
 import pkgutil
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TextIO, get_args, get_origin, get_type_hints
@@ -71,15 +71,19 @@ class Explained(TyperCommand):
     guide: str = ""
     #: What may be written as an option of its own in place of `--set`: `--label y` is `--set label=y`.
     by_set: frozenset[str] = frozenset()
+    #: Likewise what switches on and off, with what it is: `--no-confirm` is `--set confirm=false`.
+    switches: Mapping[str, str] = {}
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Reads what was typed, `--label y` as `--set label=y`."""
+        """Reads what was typed, `--label y` as `--set label=y` and `--no-confirm` as `--set confirm=false`."""
         words: list[str] = []
         rest = iter(args)
         for word in rest:
             flag, equals, value = word.partition("=")
             if flag in self.by_set and (equals or (value := next(rest, ""))):
                 words += ["--set", f"{flag.removeprefix('--')}={value}"]
+            elif word in self.switches:
+                words += ["--set", self.switches[word]]
             else:
                 words.append(word)
         return super().parse_args(ctx, words)
@@ -146,16 +150,23 @@ class Lazy(TyperGroup):
         made = typer.main.get_command(single)
         assert isinstance(made, Explained)
         made.guide = module.GUIDE
-        made.by_set = frozenset(one.flag for one in _said_by_set(module.command))
+        said = _said_by_set(module.command)
+        made.by_set = frozenset(one.flag for one in said if str in one.types)
+        made.switches = {
+            flag: f"{one.name}={value}"
+            for one in said
+            for switch in one.option.flags
+            for flag, value in zip(switch.split("/"), ("true", "false"), strict=True)
+        }
         return made
 
 
 def _said_by_set(function: Callable[..., None]) -> list[Declared]:
-    """The texts of a command's request that `--set` takes, such as label=COLUMN."""
+    """The fields of a command's request that `--set` takes, such as label=COLUMN."""
     hint = get_type_hints(function).get("request")
     request = next((kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)), None)
     found = declared(request).values() if request is not None else ()
-    return [one for one in found if one.option.by_set and str in one.types]
+    return [one for one in found if one.option.by_set]
 
 
 def _typed(function: Callable[..., None]) -> Callable[..., None]:

@@ -301,11 +301,23 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     trials: Annotated[
         int | None,
         Option(
-            help="How many configurations to try.",
+            help="How many trials. From 10 on, the last fifth confirms: further seeds for the configurations that may "
+            "be the best; --no-confirm tries new ones to the end.",
             group="how long",
             default="the profile's number, or 30",
             low=1,
             high=MAX_TRIALS,
+        ),
+    ] = None
+    confirm: Annotated[
+        bool | None,
+        Option(
+            help="End with further seeds for the configurations that may be the best.",
+            group="how long",
+            default="true from 10 trials on, unless it is a grid, or there are several metrics or conditions, or "
+            "several seeds with --no-race",
+            flags=("--confirm/--no-confirm",),
+            by_set=True,
         ),
     ] = None
     rounds: Annotated[int | None, Option(help="Communication rounds per trial.", group="how long")] = None

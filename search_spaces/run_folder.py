@@ -116,8 +116,10 @@ MLFLOW = "mlflow.db"
 
 #: What the trial of the declared defaults says of where its values come from (attribute `from`).
 PAPER = "the paper's values"
-#: The attribute of a race's trial that is a further seed.
+#: The attribute of a trial that is a further seed: the first trial of its configuration.
 OF = "of"
+#: The attribute of a further seed that confirms: it belongs to the last part of its search.
+CONFIRMS = "confirms"
 #: The attribute of a trial that goes on since `fedtune extend --rounds`: the round after which it had ended before.
 WENT_ON = "went_on"
 #: The attribute of a trial of `fedtune auto`: its place among the trials of all methods.

@@ -15,6 +15,7 @@ from analysis.report.page import escape
 from analysis.report.terms import KEYS
 from analysis.runs import Run
 from analysis.stats import summarise
+from search_spaces import run_folder
 from search_spaces.metrics import twin
 from search_spaces.shell import quote
 
@@ -153,16 +154,19 @@ def _budget(run: Run) -> list[Fact]:
     extended = f"; {', then '.join(map(str, before))} before the search was extended" if before else ""
     return [
         Fact("Rounds per trial", number(run.value("rounds")), f"{run_in_all}{of} rounds run in all{extended}"),
-        _seeds_of_configurations(run) if run.raced else Fact("Seeds per trial", str(seeds), listed),
+        _seeds_of_configurations(run) if run.single else Fact("Seeds per trial", str(seeds), listed),
     ]
 
 
 def _seeds_of_configurations(run: Run) -> Fact:
-    """How many federations of a configuration a race ran to their end."""
+    """How many federations of a configuration ran to their end, where further ones have a seed of their own."""
     done = Counter(configuration(trial) for trial in run.frozen if trial.state.name == "COMPLETE")
     counts = [done[configuration(run.trial(number))] for number in run.ranked]
     several = f"{min(counts)} to {max(counts)}" if counts and min(counts) < max(counts) else str(max(counts, default=0))
-    return Fact("Seeds per configuration", several, f"a race; {len(counts)} configurations ran to their end")
+    ended = f"{len(counts)} configurations ran to their end"
+    confirm = sum(bool(trial.user_attrs.get(run_folder.CONFIRMS)) for trial in run.frozen)
+    said = [*(["a race"] if run.raced else []), ended, *([f"{confirm} trials confirm the best"] if confirm else [])]
+    return Fact("Seeds per configuration", several, "; ".join(said))
 
 
 def _data(run: Run, told: set[str]) -> Fact:
@@ -206,6 +210,6 @@ def spread(labels: Labels, metric: str, values: Mapping[int, float]) -> str:
 
 
 def trials_named(run: Run) -> str:
-    """The trials that stand for a search: `trial 7`, of a race `trials 7, 9 and 12`."""
+    """The trials that stand for a search: `trial 7`, or of several seeds `trials 7, 9 and 12`."""
     *others, last = map(str, sorted(run.chosen))
     return f"trials {', '.join(others)} and {last}" if others else f"trial {last}"

@@ -41,7 +41,11 @@ def trials(run: Run) -> Table:
     ]
     labels = Labels.of([run], markup=False)
     seeds = {t.number: t.user_attrs.get("seed") for t in run.frozen}
-    further = {t.number: f"trial {of}, a further seed" for t in run.frozen if (of := first_of(t)) is not None}
+    further = {
+        t.number: f"trial {of}, {'confirmed on ' if t.user_attrs.get(run_folder.CONFIRMS) else ''}a further seed"
+        for t in run.frozen
+        if (of := first_of(t)) is not None
+    }
     spreads = {m: found for m in wanted if (found := _spread(run, m))}
     keys = [*(str(item["key"]) for item in run.varied if run.crossed), *run.keys]
     rows = []
@@ -65,7 +69,7 @@ def trials(run: Run) -> Table:
         columns.append(Column(m, labels.metric(m, split=True), show, unit=unit))
         columns += [Column(f"{m}:std", "± over seeds", show, unit=unit)] if m in spreads else []
     columns += [Column(k, labels.symbol(k), right=labels.numeric(k)) for k in keys]
-    if run.raced:
+    if run.single:
         columns.append(Column("seed", "seed", str))
     columns += [Column("rounds", "rounds"), Column("seconds", "seconds", lambda v: number(v, 3), unit="s")]
     if any(row["origin"] for row in rows):

@@ -38,7 +38,8 @@ _AMOUNT = Must("a number of at least 0", is_number(0))
 @dataclass(frozen=True)
 class ExperimentRecord(FileRecord):
     """What `experiment.yaml` holds. A search gives every trial all of `seeds`, a race one of them
-    (`fedtune.decisions.race`); a final run (`kind: run`) gives trial i the seed `seeds[i]`."""
+    (`fedtune.decisions.race`), and so does a search that ends with a confirmation; a final run (`kind: run`) gives
+    trial i the seed `seeds[i]`."""
 
     gone: ClassVar[Shape] = {"prior": Must("a number in [0, 1]", is_number(0, 1))}
     unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED, "log": [], "storage": None}
@@ -90,6 +91,9 @@ class ExperimentRecord(FileRecord):
     taken: Count = 0
     #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
     budget: Count = 0
+    #: So many federations at the end are further seeds of the configurations that may be the best
+    #: (`fedtune.decisions.confirmation`), among the `trials` or within the `budget`.
+    confirm: Count = 0
     #: What a configuration must keep to be selected (`search_spaces.requirements`).
     require: Annotated[tuple[str, ...], Must("a list of requirements such as val_wlp>=0.3", each(is_text))] = ()
     #: Whether this search is one method's part of `fedtune auto`, which decides how many trials it gets.

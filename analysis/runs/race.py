@@ -1,6 +1,7 @@
-"""A race's trials are single federations: which of them are of the same configuration, on which seeds.
+"""Runs whose trials are single federations: which of them are of the same configuration, on which seeds.
 
-In every other run a trial is a configuration over all its seeds, and stands for itself.
+These are races, and searches that end with a confirmation. In every other run a trial is a configuration over all its
+seeds, and stands for itself.
 """
 
 from __future__ import annotations
@@ -23,10 +24,15 @@ def races(experiment: Mapping[str, Any]) -> bool:
     return bool(experiment.get("budget"))
 
 
+def single(experiment: Mapping[str, Any]) -> bool:
+    """Whether trials are single federations, some of them further seeds of a configuration."""
+    return races(experiment) or bool(experiment.get("confirm"))
+
+
 def federations(experiment: Mapping[str, Any], trials: Sequence[FrozenTrial], number: int) -> list[int]:
     """The completed trials of the configuration of trial `number`, that trial first if it completed; the trial itself
-    where the run is no race or none completed."""
-    if not races(experiment):
+    where trials are no single federations or none completed."""
+    if not single(experiment):
         return [number]
     own = next(trial for trial in trials if trial.number == number)
     key = configuration(own)
@@ -35,8 +41,8 @@ def federations(experiment: Mapping[str, Any], trials: Sequence[FrozenTrial], nu
 
 
 def seeds(experiment: Mapping[str, Any], trials: Sequence[FrozenTrial], number: int) -> list[int]:
-    """The seeds of the `federations` of a trial; outside of races all seeds of the run."""
-    if not races(experiment):
+    """The seeds of the `federations` of a trial; where trials are no single federations all seeds of the run."""
+    if not single(experiment):
         return list(experiment.get("seeds") or [])
     by_number = {trial.number: trial for trial in trials}
     return [int(by_number[n].user_attrs["seed"]) for n in federations(experiment, trials, number)]

@@ -67,8 +67,13 @@ class Record:
 
     @property
     def raced(self) -> bool:
-        """Whether trials are single federations, some of them further seeds of a configuration."""
+        """Whether the run is a race."""
         return race.races(self.experiment)
+
+    @property
+    def single(self) -> bool:
+        """Whether trials are single federations, some of them further seeds of a configuration."""
+        return race.single(self.experiment)
 
     @property
     def taken(self) -> int:

@@ -112,6 +112,10 @@ class Run:
         return self.record.raced
 
     @property
+    def single(self) -> bool:
+        return self.record.single
+
+    @property
     def taken(self) -> int:
         return self.record.taken
 
@@ -141,7 +145,8 @@ class Run:
         return frame
 
     def federations(self, number: int) -> list[int]:
-        """In a race the completed trials of the configuration of a trial; else the trial itself."""
+        """Where trials are single federations the completed ones of the configuration of a trial; else the trial
+        itself."""
         return race.federations(self.experiment, self.frozen, number)
 
     def origin(self, trial: FrozenTrial) -> str:
@@ -287,7 +292,7 @@ class Run:
     def _by_seed(self) -> BySeed | None:
         """The objective by trial, seed and round, of a search whose trials have several seeds each."""
         seeds = self.experiment.get("seeds")
-        several = isinstance(seeds, list) and len(seeds) > 1 and not self.raced
+        several = isinstance(seeds, list) and len(seeds) > 1 and not self.single
         return curves_by_seed(self.lines, self.metrics[0]) if several else None
 
     def last(self, number: int, metric: str) -> dict[int, float]:

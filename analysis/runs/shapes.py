@@ -12,7 +12,7 @@ from typing import Any
 
 from search_spaces.errors import sentence
 from search_spaces.metrics import METRICS
-from search_spaces.run_folder import BESIDE, OF, PLACE, STOP_REASONS, WENT_ON
+from search_spaces.run_folder import BESIDE, CONFIRMS, OF, PLACE, STOP_REASONS, WENT_ON
 
 #: A field's name, what it must be, and whether a value is that.
 Shape = Mapping[str, tuple[str, Callable[[Any], bool]]]
@@ -169,4 +169,5 @@ ATTRIBUTES: Shape = {
     "share": ("cores and GPUs, two numbers of at least 0", _is_pair),
     **dict.fromkeys(("error", "from"), _TEXT),
     BESIDE: ("a list of numbers", each(is_whole(0))),
+    CONFIRMS: ("true or false", lambda value: isinstance(value, bool)),
 }

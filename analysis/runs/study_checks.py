@@ -37,8 +37,9 @@ def check_trials(path: Path, objectives: int, trials: Sequence[FrozenTrial]) -> 
 def check_kind(folder: Path, experiment: Mapping[str, Any], trials: Sequence[FrozenTrial]) -> None:
     """Raises `UserError` where a trial lacks what a trial of such a run always has, as in a run whose record was
     changed into that of another kind: in a race its own seed, in a final run one of the seeds that were asked for, in a
-    part of `fedtune auto` its place; in a race and such a part also its rounds, which were paid for."""
-    raced, part = race.races(experiment), bool(experiment.get("part"))
+    part of `fedtune auto` its place; in a race and such a part also its rounds, which were paid for. A search with a
+    confirmation is as a race in this."""
+    raced, part = race.single(experiment), bool(experiment.get("part"))
     seeds = experiment.get("seeds")
     final = len(seeds) if experiment.get("kind") == "run" and isinstance(seeds, list) else None
     for trial in trials:
@@ -51,7 +52,8 @@ def check_kind(folder: Path, experiment: Mapping[str, Any], trials: Sequence[Fro
         elif (raced or part) and trial.state.is_finished() and "rounds" not in has:
             lacks = "a count of its rounds"
         if lacks is not None:
-            kind = "race" if raced else "part of `fedtune auto`" if part else "final run"
+            of_one_seed = "race" if race.races(experiment) else "search with a confirmation"
+            kind = of_one_seed if raced else "part of `fedtune auto`" if part else "final run"
             raise UserError(
                 f"{folder} has a trial without {lacks} (trial {trial.number}), so it is not the {kind} that its "
                 f"{run_folder.EXPERIMENT} says it is. Copy the run directory again or repair that file."

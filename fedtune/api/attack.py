@@ -258,7 +258,7 @@ def _target(target: str | Path, trial: int | None, seed: int | None) -> _Target:
         folder = path.resolve()
         experiment = Experiment.read(folder)
         number = data["provenance"]["trial"]
-        seeds = data["provenance"]["seeds"] if experiment.races else experiment.trial_seeds(number)
+        seeds = data["provenance"]["seeds"] if experiment.single else experiment.trial_seeds(number)
         return _Target(
             data["method"],
             data["parameters"],

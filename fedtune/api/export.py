@@ -181,13 +181,13 @@ def learning_curves(run: Run) -> CurveTable:
     if not ended:
         raise UserError(f"{run.path} has no trial that has ended, so there are no curves yet.")
     final = experiment.kind == "run"
-    keys = [() if final else configuration(trial) if experiment.races else trial.number for trial in ended]
+    keys = [() if final else configuration(trial) if experiment.single else trial.number for trial in ended]
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     numbers = {trial.number: places[key] for trial, key in zip(ended, keys, strict=True)}
     kept = [ended[keys.index(key)] for key in places]
     configurations = tuple({name.rsplit(".", 1)[-1]: value for name, value in t.params.items()} for t in kept)
     seeds = experiment.seeds
-    if final or experiment.races:
+    if final or experiment.single:
         seeds = tuple(dict.fromkeys(_seed(trial, experiment) for trial in ended))
     name = experiment.metric[0]
     on_test = name if not name.startswith("val_") else twin(name)
@@ -210,8 +210,8 @@ def learning_curves(run: Run) -> CurveTable:
 
 
 def _seed(trial: FrozenTrial, experiment: Experiment) -> int:
-    """The own seed of a race's trial or a final run's."""
-    return int(trial.user_attrs["seed"]) if experiment.races else experiment.trial_seeds(trial.number)[0]
+    """The own seed of a single federation or of a final run's."""
+    return int(trial.user_attrs["seed"]) if experiment.single else experiment.trial_seeds(trial.number)[0]
 
 
 def _card(run: Run, experiment: Experiment, on_test: str, ended: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.reproduce.folder import ReproductionRecord
 from analysis.runs import Run, load_run, shapes
 from fedtune.api.search import Result, driven
+from fedtune.decisions.confirmation import confirms, federations
 from fedtune.decisions.history import Part
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
@@ -45,7 +46,9 @@ def extend(request: ExtendRequest) -> Result:
     """Adds `trials` further trials to a search, `rounds` further rounds to each of its trials, or both; one of the two
     must be given.
 
-    With more trials the result equals that of a search which had asked for all of them at once. With more rounds a
+    With more trials the result equals that of a search which had asked for all of them at once, as long as it has not
+    begun its confirmation. One that has keeps those further seeds, tries new configurations, and gives further seeds
+    again with the last of its trials, so that a fifth of all confirm. With more rounds a
     trial that ran all its rounds goes on from its checkpoint; one that early stopping ended, or that failed, stays as
     it is; trials to come run all rounds. Every trial's rounds are then those of a search which had asked for all rounds
     at once. So is the whole search where it is a grid or random and stops no trial early; elsewhere such a search may
@@ -115,7 +118,9 @@ def _more_trials(folder: Path, experiment: Experiment, trials: int, problems: li
     if problems:
         return experiment
     each = experiment.budget // max(1, experiment.to_run)
-    return dataclasses.replace(experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials)
+    more = dataclasses.replace(experiment, trials=experiment.trials + trials, budget=experiment.budget + each * trials)
+    count = more.budget // more.rounds if more.races else more.to_run
+    return dataclasses.replace(more, confirm=federations(count)) if experiment.confirm else more
 
 
 def _more_rounds(run: Run, space: Space, experiment: Experiment, rounds: int, problems: list[str]) -> Experiment:
@@ -193,6 +198,8 @@ def told(before: Experiment, after: Experiment, trials: Sequence[Any]) -> list[s
     if after.trials > before.trials:
         more = after.trials - before.trials
         lines.append(f"The search of {before.trials} trials gets {more} more, which makes {after.trials}.")
+        if any(map(confirms, trials)):
+            lines.append("Its confirmation stays, and the last of the new trials confirm again.")
     if after.rounds > before.rounds:
         lines += _told_of_rounds(before.rounds, after, [trial.state.name for trial in trials])
     return lines
@@ -207,7 +214,7 @@ def _told_of_rounds(had: int, after: Experiment, states: list[str]) -> list[str]
     if stopped:
         line += f"; {_trials(stopped)} that early stopping ended {'stays' if stopped == 1 else 'stay'} stopped"
     lines = [f"{line}."]
-    if after.looks_back and whole + stopped:
+    if (after.looks_back or after.confirm) and whole + stopped:
         lines.append(
             f"What was proposed and stopped so far was decided by trials of {_rounds(had)}, and stays. A new search "
             f"with --rounds {after.rounds} may choose other configurations."

@@ -5,9 +5,10 @@
 
 A search proposes what its sampler does (`configuration`). Where it has several conditions, every configuration is run
 under each of them (`conditions.py`): trials are stopped by what trials under the same condition did, and samplers see
-each configuration once. A race (`race.py`) may give a known configuration a further seed in place of a new one. Of
-several methods that share a budget `method_allocation.py` says which one the next trial belongs to. Of runs that only
-stand beside one another, the cells of a table, the one of which fewest trials have begun is next.
+each configuration once. A race (`race.py`) may give a known configuration a further seed in place of a new one, and the
+last trials of a search give further seeds to those that may be the best (`confirmation.py`). Of several methods that
+share a budget `method_allocation.py` says which one the next trial belongs to. Of runs that only stand beside one
+another, the cells of a table, the one of which fewest trials have begun is next.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.estimate import configuration as configuration_of
-from fedtune.decisions import early_stopping, expected_improvement, method_allocation, own_sampler, race
+from fedtune.decisions import (
+    confirmation,
+    early_stopping,
+    expected_improvement,
+    method_allocation,
+    own_sampler,
+    race,
+)
 from fedtune.decisions.conditions import merged, without
 from fedtune.decisions.early_stopping import Later, LearningCurve, Never, Rule
 from fedtune.decisions.history import DONE, WAIT, Answer, History, Next, Part
@@ -38,15 +46,16 @@ def propose(history: History) -> Next | Answer:
         return _of_a_method(history)
     answers: list[Next | Answer] = []
     for place in sorted(range(len(history.parts)), key=lambda place: (len(history.trials[place]), place)):
-        races = history.parts[place].experiment.races
-        answers.append(_federation(history, place) if races else _configuration(history, place))
+        single = history.parts[place].experiment.single
+        answers.append(_federation(history, place) if single else _configuration(history, place))
         if isinstance(answers[-1], Next):
             return answers[-1]
     return DONE if all(answer is DONE for answer in answers) else WAIT
 
 
 def _configuration(history: History, place: int) -> Next | Answer:
-    """The next trial of a search without a race, or of a final run, of which every trial is one seed."""
+    """The next trial of a search that gives every configuration all of its seeds, or of a final run, of which every
+    trial is one seed."""
     part, begun = history.parts[place], history.of(place)
     e, number = part.experiment, len(begun)
     if number >= e.trials:
@@ -64,11 +73,18 @@ def _configuration(history: History, place: int) -> Next | Answer:
 
 
 def _federation(history: History, place: int) -> Next | Answer:
-    """The next trial of a race: of a new configuration, or a further seed of one that is known."""
+    """The next trial where each is a single federation: of a new configuration, or a further seed of one that is
+    known, which a race or the confirmation gives."""
     part, begun = history.parts[place], history.of(place)
     e, number = part.experiment, len(begun)
     if not race.has_budget(begun, e):
-        return DONE if history.ended else WAIT
+        return DONE if history.ended or not e.races else WAIT  # rounds that running trials are spared can be spent
+    if not confirmation.explores(begun, e):
+        if not all(trial.state.is_finished() for trial in confirmation.before(begun)):
+            return WAIT
+        confirmed = confirmation.next_confirmed(begun, e.signs[0])
+        if confirmed is not None:
+            return _one_seed(history, place, begun[confirmed], "", {run_folder.CONFIRMS: True})
     seen = history.seen(place, number)
     if seen is None:
         return WAIT
@@ -76,19 +92,23 @@ def _federation(history: History, place: int) -> Next | Answer:
     running = _others(begun, known)
     new = number - sum(race.is_further(trial) for trial in begun[e.taken :])
     more, again = part.points.more(new), None
-    if number >= e.taken:
+    if e.races and number >= e.taken:
         again = race.repeated(known, running, sign=e.signs[0], rounds=e.rounds, most=len(e.seeds), new=more)
     if again is not None:
-        proposed, origin = begun[again], ""
-    elif more:
-        proposed, origin = configuration(part, begun, known, part.points.of(new))
-    else:
-        return DONE
-    # On the same seed a configuration would only give the same value again, whoever proposed it.
-    key = configuration_of(proposed)
+        return _one_seed(history, place, begun[again], "", {})
+    return _one_seed(history, place, *configuration(part, begun, known, part.points.of(new)), {}) if more else DONE
+
+
+def _one_seed(
+    history: History, place: int, proposed: FrozenTrial, origin: str, attributes: Mapping[str, Any]
+) -> Next | Answer:
+    """The trial of a configuration on its next seed: on the same one it would only give the same value again, whoever
+    proposed it."""
+    begun, key = history.of(place), configuration_of(proposed)
     same = [trial.number for trial in begun if configuration_of(trial) == key]
-    attributes: dict[str, Any] = {"seed": further_seed(e.seeds, len(same))}
-    return _next(history, place, proposed, origin, attributes | ({run_folder.OF: same[0]} if same else {}))
+    own: dict[str, Any] = {"seed": further_seed(history.parts[place].experiment.seeds, len(same))}
+    own |= {run_folder.OF: same[0]} if same else {}
+    return _next(history, place, proposed, origin, {**own, **attributes})
 
 
 def _of_a_method(history: History) -> Next | Answer:
@@ -196,7 +216,7 @@ def shown(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     e = part.experiment
     if part.crossed.several:
         return list(merged(known, part.crossed, e, part.space.vary.keys()))
-    seen = race.over_seeds(known) if e.races else known
+    seen = race.over_seeds(known) if e.single else known
     shown = seen_by_sampler(seen, e.signs, completes_only=e.sampler in ("gp", "nsga2"))
     return [trial for trial in shown if trial is not None]
 

@@ -83,7 +83,9 @@ def spent(trials: Sequence[FrozenTrial], experiment: Experiment) -> int:
 
 
 def has_budget(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
-    """Whether a race's budget reaches for one more whole federation."""
+    """Whether the budget reaches for one more whole federation, of a run that is no race for one more trial."""
+    if not experiment.races:
+        return len(trials) < experiment.trials
     return spent(trials, experiment) + experiment.rounds <= experiment.budget
 
 
@@ -99,7 +101,7 @@ def is_over(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
     """Whether a run has ended with these trials: a race with its budget, every other run with its last trial."""
     if not all(trial.state.is_finished() for trial in trials) or unfinished(trials, experiment):
         return False
-    return not has_budget(trials, experiment) if experiment.races else len(trials) >= experiment.trials
+    return not has_budget(trials, experiment)
 
 
 def repeated(

@@ -342,6 +342,7 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
         trials=MAX_TRIALS,  # the budget ends a search long before
         seeds=request.seeds,
         race=False,
+        confirm=False,  # winners of all methods are trained on fresh seeds together
         sampler=SAMPLER,
         scheduler="asha",
         order=request.order,

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from analysis.runs.conditions import named, show
 from fedtune import option
 from fedtune.decisions import own_sampler
+from fedtune.decisions.confirmation import LEAST, federations
 from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grace
 from fedtune.decisions.optuna_samplers import EI, SAMPLERS, usual
 from fedtune.decisions.race import MOST
@@ -81,6 +82,8 @@ class Budget:
     seeds: tuple[int, ...]
     #: Seed-rounds of a race, 0 where the search is none.
     seed_rounds: int
+    #: Federations at the end that confirm.
+    confirm: int = 0
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,7 @@ def _experiment(
         grace=budget.grace,
         require=tuple(map(str, selection.require)),
         budget=budget.seed_rounds,
+        confirm=budget.confirm,
         time=subject.time,
         data_dir=absolute(request.data_dir),
         order=packing.order,
@@ -262,8 +266,18 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
     trials = request.trials or (space.cells() if sampler == "grid" else whole_blocks(space, profile.get("trials")))
     if sampler == "grid" and trials > space.cells():
         problems.append(sentence("trials", f"at most {space.cells()}, the cells of the grid", trials, "--trials"))
-    races = request.race if request.race is not None else seeds > 1 and _can_race(request, space, sampler)
+    can_race = _can_race(request, space, sampler)
+    races = request.race if request.race is not None else seeds > 1 and can_race
     most = min(MOST if races and seeds == 1 else seeds, MAX_SEEDS)
+    confirms = can_race and (races or seeds == 1)
+    if request.confirm and not confirms:
+        problems.append(
+            "confirm must be false for a grid, for several metrics or conditions, and for several seeds with "
+            "--no-race: a confirmation compares single federations by one metric. Leave confirm out."
+        )
+    confirm = federations(trials * (seeds if races else 1)) if confirms and request.confirm is not False else 0
+    if request.confirm and confirms and not confirm:
+        problems.append(sentence("trials", f"at least {LEAST} where confirm is true", trials, "--trials"))
     return Budget(
         sampler,
         scheduler,
@@ -272,12 +286,13 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
         default_grace(rounds, REDUCTION),
         search_seeds(request.seed, most),
         trials * rounds * seeds if races else 0,
+        confirm,
     )
 
 
 def _can_race(request: SearchRequest, space: Space, sampler: str) -> bool:
-    """Whether a search of several seeds is a race where nothing is said: one metric, under one condition, of which a
-    grid wants every seed of every cell."""
+    """Whether a search can give further seeds to some of its configurations, and does so where nothing is said: one
+    metric, under one condition, and no grid, which wants every seed of every cell."""
     return sampler != "grid" and len(request.metric or space.metric) == 1 and len(space.conditions()) < 2
 
 
@@ -360,6 +375,12 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
         notes.append(
             f"A race: every configuration begins with one seed, and gets up to {len(e.seeds)} where they are worth it; "
             f"--no-race gives each of them all."
+        )
+    if e.confirm:
+        what = "the last fifth of its budget" if e.races else f"the last {e.confirm} of {e.trials} trials"
+        notes.append(
+            f"The search ends with a confirmation: {what} are further seeds of the configurations that may be the "
+            "best; --no-confirm tries new ones instead."
         )
     return (*notes, *crossing_notes(e.trials, e.sampler, space))
 

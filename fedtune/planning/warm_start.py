@@ -20,9 +20,9 @@ A grid search visits all its cells anyway: of those, the ones with a known resul
 Earlier runs, read for a warm start: which of their trials lie in a new search's space, and whose results hold there.
 
 A result holds where a new run of the same configuration would give it again: the same method, data set, partition,
-fixed values, rounds, metric and seeds. Of a race that is the first seed of each configuration. What is taken is checked
-like the file of a stranger: rows must be complete and their numbers finite, and their mean must be the value by which
-the trial was ranked.
+fixed values, rounds, metric and seeds. Of single federations that is the first seed of each configuration. What is
+taken is checked like the file of a stranger: rows must be complete and their numbers finite, and their mean must be the
+value by which the trial was ranked.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _take(
         values = earlier.points[number]
         if _among(values, results.points) or (grid is not None and values not in grid):
             continue
-        if run.raced and run.trial(number).user_attrs.get("seed") != experiment.seeds[0]:
+        if run.single and run.trial(number).user_attrs.get("seed") != experiment.seeds[0]:
             continue
         found = result(run, number, values, experiment)
         if found is None:
@@ -279,7 +279,7 @@ def differences(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> l
     elif any(METRICS[name].timing for name in experiment.metric):
         found.append("times measured")
     seeds = list(run.experiment.get("seeds") or [])
-    if (seeds[:1] if run.raced else seeds) != list(experiment.first_seeds):
+    if (seeds[:1] if run.single else seeds) != list(experiment.first_seeds):
         found.append("seeds")
     return found
 

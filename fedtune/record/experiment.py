@@ -53,13 +53,19 @@ class Experiment(ExperimentRecord):
 
     @property
     def races(self) -> bool:
-        """Whether trials are single federations, some of them further seeds of a configuration."""
+        """Whether every configuration begins with one seed, and further ones go to those that may be the best."""
         return self.budget > 0
+
+    @property
+    def single(self) -> bool:
+        """Whether trials are single federations, some of them further seeds of a configuration: in a race, and where a
+        search ends with a confirmation."""
+        return self.races or self.confirm > 0
 
     @property
     def each(self) -> int:
         """Seeds of one trial."""
-        return 1 if self.races or self.kind == "run" else len(self.seeds)
+        return 1 if self.single or self.kind == "run" else len(self.seeds)
 
     @property
     def first_seeds(self) -> tuple[int, ...]:
@@ -93,11 +99,11 @@ class Experiment(ExperimentRecord):
         return tuple(1 if direction == "maximize" else -1 for direction in self.directions)
 
     def trial_seeds(self, number: int) -> tuple[int, ...]:
-        """The seeds trial `number` is simulated over. (Of a race the study knows.)"""
+        """The seeds trial `number` is simulated over. (Of single federations the study knows.)"""
         return (self.seeds[number],) if self.kind == "run" else self.seeds
 
     def seeds_of(self, trial: FrozenTrial) -> tuple[int, ...]:
-        """What a trial is simulated over. A race's trial and a final run's have a seed of their own."""
+        """What a trial is simulated over. A single federation and a final run's trial have a seed of their own."""
         own = trial.user_attrs.get("seed")
         return self.trial_seeds(trial.number) if own is None else (int(own),)
 

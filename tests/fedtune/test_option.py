@@ -178,3 +178,9 @@ def test_what_is_said_of_a_table_may_stand_without_set(name: str) -> None:
     assert given.params["set"] == ["label=y", "lr=1", "client=--ward", "resize=8x6"]
     with pytest.raises(Exception, match="--label"):
         command.make_context(name, [*typed, "--label"])
+
+
+@pytest.mark.parametrize(("typed", "said"), [("--no-confirm", "confirm=false"), ("--confirm", "confirm=true")])
+def test_what_is_switched_by_set_may_stand_without_it(typed: str, said: str) -> None:
+    command = COMMANDS.get_command(None, "search")  # type: ignore[attr-defined]
+    assert command.make_context("search", ["fedavg", typed, "--rounds", "2"]).params["set"] == [said]

@@ -619,3 +619,27 @@ def test_the_model_that_was_taken_is_in_the_record_and_told(tmp_path: Path) -> N
         assert sum(note.startswith("Model lenet5: ") for note in made.notes) == 1
     paper = plan(RunRequest("fedavg", paper=True, name=str(tmp_path / "c"), seeds=1, **given))
     assert paper.experiment.values["model"] == "cnn"
+
+
+def test_a_search_ends_with_a_confirmation_where_it_can(asked: Callable[..., SearchRequest]) -> None:
+    """From ten federations on, of one metric under one condition, that are not all seeds of all configurations."""
+    confirms = {
+        plan(asked(rounds=2, **options)).experiment.confirm: options
+        for options in (
+            {"trials": 24},
+            {"trials": 9},
+            {"trials": 24, "confirm": False},
+            {"trials": 24, "set": ("clients=3", "partition=iid", "confirm=false")},
+            {"trials": 24, "seeds": 2, "race": False},
+            {"trials": 24, "metric": ("val_global_accuracy", "bytes_up")},
+            {"trials": 10, "sampler": "grid", "space": "default"},
+        )
+    }
+    assert {*confirms} == {4, 0} and confirms[4] == {"trials": 24}
+    race = plan(asked(rounds=2, trials=8, seeds=3))
+    assert (race.experiment.budget, race.experiment.confirm) == (48, 4)
+    assert any("the last fifth of its budget" in note for note in race.notes)
+    assert any("the last 4 of 24 trials are further seeds" in note for note in plan(asked(trials=24)).notes)
+    assert problems(asked(trials=24, confirm=True, sampler="grid"))[0].startswith("confirm must be false for a grid")
+    (problem,) = problems(asked(trials=9, confirm=True))
+    assert problem == "trials must be at least 10 where confirm is true, got 9 (--trials)."

@@ -1,0 +1,73 @@
+"""Confirmation: a search ends with further seeds for the configurations that may be the best one.
+
+Which configuration of a search is the best is told from values on one seed, or on few. So the last federations of a
+search (`Experiment.confirm`) try nothing new. When everything before them has ended, the model of `analysis.estimate`
+names the best configuration and its rivals: those that are better with a probability of more than `winner.RISK`, by
+posterior mean, at most `MOST` in all. They take turns on their next seeds, so that they are compared on pairs:
+
+    place i of the confirmation  →  configuration i mod k of these k
+
+What is known afterwards is what the same model says of all federations, the further seeds among them
+(`docs/how-sure.md` has what that is worth). Which trials confirm is decided once, by what came before all of them, so
+it depends neither on how many run side by side nor on interruptions. Where fewer than two federations ran to their end
+nothing can be told apart, and the search goes on looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from analysis.estimate import standing
+from analysis.estimate.winner import RISK
+from fedtune.decisions.race import spent
+from search_spaces import run_folder
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from fedtune.record.experiment import Experiment
+
+#: One of so many federations confirms, in a search of at least `LEAST`.
+SHARE, LEAST = 5, 10
+#: Configurations that are confirmed.
+MOST = 4
+
+
+def federations(whole: int) -> int:
+    """How many of a search's `whole` federations confirm."""
+    return whole // SHARE if whole >= LEAST else 0
+
+
+def confirms(trial: FrozenTrial) -> bool:
+    """Whether a trial belongs to a confirmation."""
+    return bool(trial.user_attrs.get(run_folder.CONFIRMS))
+
+
+def explores(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
+    """Whether the budget before the confirmation reaches for one more whole federation."""
+    before = [trial for trial in trials if not confirms(trial)]
+    if experiment.races:
+        kept = experiment.confirm * experiment.rounds
+        return spent(before, experiment) + experiment.rounds <= experiment.budget - kept
+    return len(before) < experiment.trials - experiment.confirm
+
+
+def next_confirmed(begun: Sequence[FrozenTrial], sign: float) -> int | None:
+    """The trial whose configuration gets the next further seed of a confirmation; None where no configuration can be
+    told from any other. begun: all trials, of which those before this confirmation have ended. sign: 1 where more is
+    better, -1 where less is."""
+    known = before(begun)
+    found = standing(known, sign)
+    if found is None:
+        return None
+    best, *others = found.ranking
+    rivals = [best, *(i for i in others if found.belief.better(i, best) > RISK)][:MOST]
+    return found.numbers[rivals[(len(begun) - len(known)) % len(rivals)]]
+
+
+def before(begun: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:
+    """The trials before the confirmation that the last of them belong to, all where none does. (A search that was
+    extended has more than one.)"""
+    return begun[: len(begun) - sum(1 for _ in takewhile(confirms, reversed(begun)))]
