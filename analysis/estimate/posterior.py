@@ -113,14 +113,14 @@ class Posterior:
             scales.append(part.square - 2 * with_them + with_them[others].mean())
         return self._mixed(means, scales)
 
-    def squared(self, others: Sequence[int]) -> Floats:
-        """(m, o): the expected square of the difference between each mean and the mean of each of these `others`, which
-        have values or run."""
-        places = list(others)
-        found: Floats = np.zeros((len(self.mean), len(places)))
+    def squared(self, ones: Sequence[int], others: Sequence[int]) -> Floats:
+        """(n, o): the expected square of the difference between the mean of each of these `ones` and that of each of
+        these `others`, which have values or run."""
+        rows, places = list(ones), list(others)
+        found: Floats = np.zeros((len(rows), len(places)))
         for part in self.parts:
-            apart = part.square[:, None] + part.square[places] - 2 * part.covariance[:, places]
-            found += part.weight * (apart + (part.mean[:, None] - part.mean[places]) ** 2)
+            apart = part.square[rows, None] + part.square[places] - 2 * part.covariance[np.ix_(rows, places)]
+            found += part.weight * (apart + (part.mean[rows, None] - part.mean[places]) ** 2)
         return found
 
     def _mixed(self, means: Sequence[Floats], scales: Sequence[Floats]) -> Floats:
@@ -211,11 +211,16 @@ def posterior(found: Federations) -> Posterior:
     added = found.extra / spread**2 + alone * cliffs[found.configuration]
     last_round = found.last_round / spread**2
     alike = {(noise, u): max(noise, last_round) * u for noise, u in itertools.product(NOISES, SHARED)}
-    solved = [
-        _Solved(y, found.configuration, signal + apart, noise, shared, shared * together + noise * alone + added)
-        for signal in (matern(found.points, known, length) for length in LENGTHS)
-        for (noise, _), shared in alike.items()
-    ]
+    between = distances(found.points, known)
+    solved = []
+    for length in LENGTHS:
+        signal = matern(between, length, found.points.shape[1]) + apart
+        cross = signal[:, found.configuration]
+        here = cross[found.configuration]
+        solved += [
+            _Solved(y, signal, cross, here, noise, shared, shared * together + noise * alone + added)
+            for (noise, _), shared in alike.items()
+        ]
     evidence = np.array([one.evidence for one in solved])
     weights = np.exp(evidence - evidence.max())
     weights[weights < LEAST * weights.sum()] = 0
@@ -228,34 +233,55 @@ def posterior(found: Federations) -> Posterior:
 
 def _foreseen(part: Part, running: Sequence[int]) -> Part:
     """The part after one more value of each configuration at `running`, a federation of its own seed, that is exactly
-    what was expected."""
-    from scipy.linalg import cho_factor, cho_solve
+    what was expected.
 
-    places = list(running)
-    beside = part.covariance[:, places]
-    known = beside[places] + np.diag(np.full(len(places), part.own + part.shared + LEAST * part.square.max()))
-    explained = cho_solve(cho_factor(known, lower=True), beside.T)
-    square = np.maximum(part.square - np.einsum("mp,pm->m", beside, explained), 0.0)
-    covariance = part.covariance - beside @ explained[:, : part.covariance.shape[1]]
+    With B the covariances (m, r) with those that run, B_r its rows of these, d a value's own variance and K = B_r + dI,
+    the covariances fall by B K⁻¹ Bᵀ. Of a thousand that run this takes most of a proposal's time, so it is computed
+    only for pairs of which neither runs: with one that does, B - B K⁻¹ B_rᵀ = d B K⁻¹ is left."""
+    places = np.array(running)
+    beside, noise = part.covariance[:, places], part.own + part.shared + LEAST * part.square.max()
+    still = np.ones(len(beside), dtype=bool)
+    still[places] = False
+    others, known = np.flatnonzero(still), np.flatnonzero(still[: part.covariance.shape[1]])
+    inverse = _inverse(beside[places] + noise * np.eye(len(places)))
+    explained = np.empty_like(beside)
+    explained[others] = beside[others] @ inverse
+    explained[places] = np.eye(len(places)) - noise * inverse
+    square, covariance = np.empty_like(part.square), np.empty_like(part.covariance)
+    square[others] = np.maximum(part.square[others] - (beside[others] * explained[others]).sum(axis=1), 0.0)
+    square[places] = noise * explained[places, range(len(places))]
+    covariance[:, places] = noise * explained
+    fallen = explained[others] @ beside[known].T
+    covariance[np.ix_(others, known)] = part.covariance[np.ix_(others, known)] - fallen
+    covariance[np.ix_(places, known)] = covariance[np.ix_(known, places)].T
     return Part(part.weight, part.mean, square, covariance, part.own, part.shared)
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """Of a matrix that is symmetric and positive definite."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    lower, _ = dpotri(dpotrf(matrix, lower=True)[0], lower=True)
+    found: Floats = np.tril(lower) + np.tril(lower, -1).T
+    return found
 
 
 class _Solved:
     """One l, ρ and u, solved in units of `spread` from `centre`: the logarithm of its evidence at once, the rest where
     it is asked for, as most of the grid has next to no weight.
 
-    y: (n,); in multiples of v: signal (m, k), of all configurations with those that have values, noise and shared, a
-    seed's variances, rest (n, n), everything else there is in y."""
+    y: (n,); in multiples of v: signal (m, k), of all configurations with those that have values, cross (m, n), the
+    same with that of each value, here (n, n), its rows of these, noise and shared, a seed's variances, rest (n, n),
+    everything else there is in y."""
 
     def __init__(
-        self, y: Floats, configuration: NDArray[np.int64], signal: Floats, noise: float, shared: float, rest: Floats
+        self, y: Floats, signal: Floats, cross: Floats, here: Floats, noise: float, shared: float, rest: Floats
     ) -> None:
         from scipy.linalg import cho_factor, cho_solve
 
         n = len(y)
-        self._signal, self._noise, self._shared = signal, noise, shared
-        self._cross = signal[:, configuration]
-        self._factor = cho_factor(self._cross[configuration] + rest, lower=True, check_finite=False)
+        self._signal, self._cross, self._noise, self._shared = signal, cross, noise, shared
+        self._factor = cho_factor(here + rest, lower=True, check_finite=False)
         both = cho_solve(self._factor, np.column_stack([y, np.ones(n)]), check_finite=False)
         self._ones, self._total = both[:, 1], float(both[:, 1].sum())
         self._mu = float(both[:, 0].sum()) / self._total
@@ -281,12 +307,17 @@ class _Solved:
         return Part(weight, mean, square, covariance, unit * self._noise, unit * self._shared)
 
 
-def matern(points: Floats, others: Floats, length: float) -> Floats:
-    """(m, k): the Matérn 5/2 kernel of variance 1 between `points` (m, d) and the first of them, `others` (k, d);
-    `length` is a multiple of √d. 0: identity."""
+def distances(points: Floats, others: Floats) -> Floats:
+    """(m, k): those between `points` (m, d) and `others` (k, d)."""
+    found: Floats = np.sqrt(np.maximum(((points[:, None] - others) ** 2).sum(-1), 0.0))
+    return found
+
+
+def matern(apart: Floats, length: float, parameters: int) -> Floats:
+    """(m, k): the Matérn 5/2 kernel of variance 1 at these distances from the first of m points in the unit cube of so
+    many `parameters`, d; `length` is a multiple of √d. 0: identity."""
     if length == 0:
-        return np.eye(len(points), len(others))
-    apart = np.sqrt(np.maximum(((points[:, None] - others) ** 2).sum(-1), 0.0))
-    z = np.sqrt(5.0) * apart / (length * np.sqrt(max(points.shape[1], 1)))  # without a parameter all are one point
+        return np.eye(*apart.shape)
+    z = np.sqrt(5.0) * apart / (length * np.sqrt(max(parameters, 1)))  # without a parameter all are one point
     found: Floats = (1 + z + z * z / 3) * np.exp(-z)
     return found

@@ -134,9 +134,10 @@ def best(
     mean = found.belief.mean
     expected = max(mean[place] for place in (found.ranking[0], *found.running))
     gains = [gain(float(mean[place] - expected), math.sqrt(found.beside[place])) for place in found.candidates]
-    alike = [bool(row.any()) for row in found.belief.squared(found.running) < found.belief.own]
-    if not all(alike[place] for place in found.candidates):
-        gains = [-1.0 if alike[place] else one for place, one in zip(found.candidates, gains, strict=True)]
+    near = found.belief.squared(found.candidates, found.running) < found.belief.own
+    alike = [bool(row.any()) for row in near]
+    if not all(alike):
+        gains = [-1.0 if same else one for same, one in zip(alike, gains, strict=True)]
     worth = [one / cost.of_a_round(space.search, params) for one, params in zip(gains, draws, strict=True)]
     return draws[worth.index(max(worth))]
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from analysis.estimate import posterior as module
-from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, matern, posterior
+from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
 
 POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
 
@@ -67,7 +67,9 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
     k = covariance(found, length, noise, share)
     vague = 1e6
     y, n = found.value, len(found.value)
-    prior = matern(POINTS, POINTS, length) + np.diag([UNSTABLE * (i in found.unstable) for i in range(len(POINTS))])
+    prior = matern(distances(POINTS, POINTS), length, POINTS.shape[1]) + np.diag(
+        [UNSTABLE * (i in found.unstable) for i in range(len(POINTS))]
+    )
     across = prior[:, found.configuration] + vague
     weights = np.linalg.solve(k + vague, np.column_stack([y, across.T]))
     (part,) = belief.parts
@@ -210,7 +212,9 @@ def test_equal_values_are_believed():
 def drawn(rng, m=16, seeds=3, noise=0.5, share=0.4):
     """A search as the model assumes it: m configurations on a line, all over the same seeds."""
     points = rng.random((m, 1))
-    true = np.linalg.cholesky(matern(points, points, 0.4) + 1e-9 * np.eye(m)) @ rng.standard_normal(m)
+    true = np.linalg.cholesky(
+        matern(distances(points, points), 0.4, points.shape[1]) + 1e-9 * np.eye(m)
+    ) @ rng.standard_normal(m)
     shift = np.sqrt(noise * share) * rng.standard_normal(seeds)
     configuration, seed = np.repeat(np.arange(m), seeds), np.tile(np.arange(seeds), m)
     own = np.sqrt(noise * (1 - share)) * rng.standard_normal(m * seeds)
@@ -292,5 +296,14 @@ def test_what_runs_and_has_no_value_yet_tells_of_its_neighbours(monkeypatch):
     points = np.vstack([POINTS, [[0.5, 0.5], [0.51, 0.5], [0.0, 1.0]]])
     given = dataclasses.replace(FOUND, points=points, asked=2)
     plain, beside = posterior(given), posterior(dataclasses.replace(given, running=(4,)))
+    # Of the asked ones by the information form, where all configurations are among the known ones.
+    running = (4, 4, 1)
+    (part,) = posterior(dataclasses.replace(given, running=running)).parts
+    (before,) = posterior(dataclasses.replace(given, asked=0)).parts
+    extra = before.own + before.shared + module.LEAST * before.square.max()
+    values = np.diag([running.count(place) / extra for place in range(7)])
+    expected = np.linalg.inv(np.linalg.inv(before.covariance) + values)
+    np.testing.assert_allclose(part.covariance, expected[:, :5], rtol=1e-7)
+    np.testing.assert_allclose(part.square, np.diag(expected), rtol=1e-7)
     ratio = beside.variance / plain.variance
     assert ratio[4] < 0.6 and ratio[5] < 0.6 < 0.9 < ratio[0] and (ratio <= 1 + 1e-12).all()
