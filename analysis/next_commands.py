@@ -22,6 +22,7 @@ TAKEN: Mapping[str, Any] = {
     "omega": 0.1,
     "classes_per_client": 2,
     "min_samples": 10,
+    "partition_seed": -1,
     "rho": 0,
     "sigma": 4,
     "stragglers": 0.0,

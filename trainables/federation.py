@@ -86,6 +86,13 @@ class FederationConfig:
         source="DFRD code",
         condition=True,
     )
+    partition_seed: int = integer(
+        -1,
+        low=-1,
+        high=2**31 - 1,
+        doc="Seed of who holds which samples: the same clients' data for all seeds; -1 deals them anew for each seed.",
+        condition=True,
+    )
     rho: int = integer(
         0,
         low=0,

@@ -15,6 +15,7 @@ from analysis.report.page import escape
 from analysis.report.terms import KEYS
 from analysis.runs import Run
 from analysis.stats import summarise
+from analysis.tables.partitions import one_partition
 from search_spaces import run_folder
 from search_spaces.metrics import twin
 from search_spaces.shell import quote
@@ -119,12 +120,18 @@ def _results(run: Run, labels: Labels) -> list[Fact]:
                 if values
                 else labels.shown(name, run.trials.set_index("number")["value"].get(run.best))
             )
-            found.append(_result(labels, name, text, f"{len(values)} fresh seeds", True))
+            found.append(_result(labels, name, text, _fresh(run, len(values)), True))
     local = run.over_seeds("local_accuracy")
     if local and not {"local_accuracy", "val_local_accuracy"} & set(run.metrics):
         text = spread(labels, "local_accuracy", local)
-        found.append(_result(labels, "local_accuracy", text, f"{len(local)} fresh seeds", False))
+        found.append(_result(labels, "local_accuracy", text, _fresh(run, len(local)), False))
     return found
+
+
+def _fresh(run: Run, seeds: int) -> str:
+    """How many seeds a final run has a metric of, and whether they share one partition."""
+    shared = one_partition(run.experiment["values"], seeds)
+    return f"{seeds} fresh seeds" if shared is None else f"{seeds} fresh seeds, all on one partition"
 
 
 def _result(labels: Labels, metric: str, text: str, small: str, key: bool) -> Fact:

@@ -12,6 +12,7 @@ from analysis import machines
 from analysis.labels import PERCENT, Labels, decimals, unit_in_files
 from analysis.runs import Paths, Run, load_runs, run_names
 from analysis.stats import Paired, Summary, holm, paired, summarise
+from analysis.tables import partitions
 from analysis.tables.differences import Values, data_sets, differences, differences_table, lengths
 from analysis.tables.table import Column, Table
 from search_spaces.errors import UserError, unknown
@@ -187,6 +188,7 @@ class Comparison:
             )
         notes += lengths(e.rounds for e in self.entries)
         notes += data_sets(run.value("dataset", "") for run in self.runs)
+        notes += partitions.sentences([(self._named()[e.run], e.metric, e.values) for e in self.entries])
         return notes + machines.side_by_side(
             {name: run.provenance for name, run in zip(run_names(self.runs), self.runs, strict=True)}
         )

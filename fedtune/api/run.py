@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import load_run
+from analysis.tables.partitions import one_partition
 from fedtune.api.findings import CLIENTS, GLOBAL, Findings, model_files
 from fedtune.api.search import Best, Result, carry_out
 from fedtune.option import fields_of
@@ -46,6 +47,8 @@ class Final(Findings):
     models: tuple[Path, ...]
     #: By seed the file with the clients' own models, of a method whose clients have such.
     client_models: tuple[Path, ...] = ()
+    #: A sentence where all seeds share one partition.
+    partition: str | None = None
 
     @property
     def folder(self) -> Path:  # type: ignore[override]
@@ -98,4 +101,6 @@ def report(result: Result) -> Final:
                 statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan, values
             )
     models, of_clients = (tuple(model_files(result.folder, start)) for start in (GLOBAL, CLIENTS))
-    return Final(result, Experiment.of(run).seeds, metrics, models, of_clients)
+    experiment = Experiment.of(run)
+    shared = one_partition(experiment.values, len(experiment.seeds))
+    return Final(result, experiment.seeds, metrics, models, of_clients, shared)

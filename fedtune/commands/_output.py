@@ -244,6 +244,8 @@ def final(found: Final, as_json: bool) -> None:
         for name, spread in found.metrics.items():
             std = "" if math.isnan(spread.std) else f" ± {told(name, spread.std)}"
             tables.say(f"  {METRICS[name].title:<18} {told(name, spread.mean)}{std}")
+        if found.partition is not None:
+            tables.say(found.partition)
         models(found)
     _leave(found.result)
 

@@ -1,7 +1,7 @@
 """Who holds which samples: validation is set aside first, then the partition, then each client's share of the test set.
 
-Everything here is drawn from streams of the run's seed that name no hyper-parameter of training, so every configuration
-of a search gets the same split for seed k.
+Everything here is drawn from streams of the run's seed, or of `partition_seed` where it is given, that name no
+hyper-parameter of training, so every configuration of a search gets the same split for seed k.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def build(
     except UserError as error:
         raise EnvironmentFault(*error.problems) from error
     check(config, source)
-    rng = Rng(seed)
+    rng = Rng(seed if config.partition_seed < 0 else config.partition_seed)
     labels = np.concatenate([np.asarray(source.train_y), np.asarray(source.test_y)])
     split = _split(config, source, labels, rng)
     all_labels = torch.from_numpy(labels.astype(np.int64))

@@ -312,3 +312,20 @@ def test_clients_that_trained_nothing_have_no_part_in_the_training_loss(toy: Pat
     some = simulation._client_means({0: {"train_loss": 0.5}, 1: {"train_loss": 2.0}, 2: {"train_loss": None}})
     assert some == {"train_loss": pytest.approx((0.5 * a + 2.0 * b) / (a + b))}
     assert simulation._client_means({0: {"train_loss": None}, 1: {}}) == {}
+
+
+def test_a_partition_seed_deals_the_same_data_to_every_seed(toy: Path) -> None:
+    """Clients, validation and shares of the test set are those that this seed has by itself; weights are the seed's."""
+
+    def dealt(seed: int, partition_seed: int) -> Simulation:
+        values = values_for("fedavg", toy, partition_seed=partition_seed)
+        return Simulation("fedavg", values, seed, torch.device("cpu"))
+
+    one, two, own = dealt(0, 7), dealt(1, 7), dealt(7, -1)
+    assert one.data.fingerprint == two.data.fingerprint == own.data.fingerprint != dealt(0, -1).data.fingerprint
+    for part in ("test", "validation"):
+        first, second = getattr(one.data, part), getattr(own.data, part)
+        assert torch.equal(first.indices, second.indices)
+        assert all(torch.equal(a, b) for a, b in zip(first.shares, second.shares, strict=True))
+    weights = [equal(one.global_model() or {}, other.global_model() or {}) for other in (two, dealt(0, -1))]
+    assert weights == [False, True]
