@@ -130,7 +130,7 @@ def _results(run: Run, labels: Labels) -> list[Fact]:
 
 def _fresh(run: Run, seeds: int) -> str:
     """How many seeds a final run has a metric of, and whether they share one partition."""
-    shared = one_partition(run.experiment["values"], seeds)
+    shared = one_partition(run.experiment.get("values") or {}, seeds)
     return f"{seeds} fresh seeds" if shared is None else f"{seeds} fresh seeds, all on one partition"
 
 
