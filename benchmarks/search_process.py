@@ -37,7 +37,9 @@ def main() -> None:
     )
     samples = Samples() if task.get("memory") else None
     started = time.perf_counter()
-    result = fedtune.search(task.get("method", "fedavg"), quiet=True, simulate=simulate, **task["options"])
+    result = fedtune.search(
+        task.get("method", "fedavg"), quiet=True, simulate=simulate, **{"confirm": False, **task["options"]}
+    )
     seconds = time.perf_counter() - started
     answers.write(
         json.dumps(

@@ -24,8 +24,8 @@ ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
 
 
 def of_a_race(run: Run, what: str) -> str:
-    """What a dot or a line of a race stands for, as a sentence; empty for other runs."""
-    if not run.raced:
+    """What a dot or a line of a run of single federations stands for, as a sentence; empty for other runs."""
+    if not run.single:
         return ""
     return f"{what} is a configuration: the mean of its seeds, without what a seed does to all configurations alike."
 

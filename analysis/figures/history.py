@@ -33,7 +33,7 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     last = run.levelled
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("number")
     done = done[done["number"].isin(run.first_trials)]
-    if run.raced:
+    if run.single:
         done = done.assign(value=done["number"].map(last[run.metrics[0]]))
     best = done["value"].cummax() if run.maximise else done["value"].cummin()
     leader = done["number"].where(done["value"] == best).groupby(best).transform("min").ffill()

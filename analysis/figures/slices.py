@@ -53,7 +53,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     last = run.levelled
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
     done = done[done["number"].isin(run.first_trials)]
-    if run.raced:
+    if run.single:
         done = done.assign(value=done["number"].map(last[metric]))
     test = done["number"].map(last[other]) if other in last.columns and other != metric else np.nan
     shared = done[["number", "value"]].assign(test=test, best=done["number"] == run.best)

@@ -80,7 +80,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     kept = kept[kept[x].notna()]
     if y is not None:
         kept = kept[kept[y].notna()]
-    if run.raced:
+    if run.single:
         kept = kept.assign(value=kept["number"].map(run.levelled[run.metrics[0]]).fillna(kept["value"]))
     trials = pd.DataFrame(
         {

@@ -191,8 +191,8 @@ def _value(run: Run, labels: Labels) -> str:
     interval = f"{labels.shown(metric, found.low)} to {labels.shown(metric, found.high)}"
     title = labels.metric(metric, split=True, unit=False)
     done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
-    values = (run.levelled[metric] if run.raced else done["value"]).dropna().tolist()
-    what = f"{'configuration' if run.raced else 'trial'}{'s' * (len(values) != 1)}"
+    values = (run.levelled[metric] if run.single else done["value"]).dropna().tolist()
+    what = f"{'configuration' if run.single else 'trial'}{'s' * (len(values) != 1)}"
     return (
         f'<p class="estimate"><b>{escape(labels.shown(metric, found.mean))}</b> <span>{escape(title)}, estimated mean '
         f"over all seeds; {100 * found.level:.0f} % interval {escape(interval)}</span></p>"

@@ -255,16 +255,17 @@ class Run:
 
     @cached_property
     def first_trials(self) -> Sequence[int]:
-        """The trials that stand for their configurations: all of them, in a race one of each (`race.first_trials`)."""
-        return race.first_trials(self.frozen) if self.raced else [trial.number for trial in self.frozen]
+        """The trials that stand for their configurations: all of them, of single federations one of each
+        (`race.first_trials`)."""
+        return race.first_trials(self.frozen) if self.single else [trial.number for trial in self.frozen]
 
     @cached_property
     def levelled(self) -> pd.DataFrame:
-        """`finals` as configurations may be compared: in a race a row per configuration that ran to its end, its mean
-        without what a seed does to all of them alike (`race.level`)."""
+        """`finals` as configurations may be compared: of single federations a row per configuration that ran to its
+        end, its mean without what a seed does to all of them alike (`race.level`)."""
         import pandas as pd
 
-        if not self.raced:
+        if not self.single:
             return self.finals
         columns = {
             name: race.level(self.frozen, {number: row[name] for number, row in self.ends.items() if name in row})

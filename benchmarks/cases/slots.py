@@ -116,6 +116,7 @@ class Driver:
             rounds=ROUNDS,
             seeds=1,
             race=False,
+            confirm=False,
             slots=self.slots,
             order="arrival",
             name=folder,

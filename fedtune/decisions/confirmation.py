@@ -11,6 +11,9 @@ What is known afterwards is what the same model says of all federations, the fur
 (`docs/how-sure.md` has what that is worth). Which trials confirm is decided once, by what came before all of them, so
 it depends neither on how many run side by side nor on interruptions. Where fewer than two federations ran to their end
 nothing can be told apart, and the search goes on looking.
+
+Where a search has a time (`Experiment.time`), its last fifth confirms in place of the last federations, if it begins
+before these (`History.late`). A clock says when, and the record says of every trial whether it confirms.
 """
 
 from __future__ import annotations
@@ -65,6 +68,11 @@ def next_confirmed(begun: Sequence[FrozenTrial], sign: float) -> int | None:
     best, *others = found.ranking
     rivals = [best, *(i for i in others if found.belief.better(i, best) > RISK)][:MOST]
     return found.numbers[rivals[(len(begun) - len(known)) % len(rivals)]]
+
+
+def late(seconds: float) -> float:
+    """How many of a search's `seconds` go to the confirmation."""
+    return seconds / SHARE
 
 
 def before(begun: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:

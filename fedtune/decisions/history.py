@@ -94,6 +94,8 @@ class History:
     order: list[tuple[int, int]]
     #: Where the runs are those of several methods that share a budget.
     allocation: Allocation | None = None
+    #: Whether the time of a search that confirms is so far over that it is to begin with that.
+    late: bool = False
 
     def of(self, part: int) -> list[FrozenTrial]:
         """The trials of a run."""

@@ -79,7 +79,7 @@ def _federation(history: History, place: int) -> Next | Answer:
     e, number = part.experiment, len(begun)
     if not race.has_budget(begun, e):
         return DONE if history.ended or not e.races else WAIT  # rounds that running trials are spared can be spent
-    if not confirmation.explores(begun, e):
+    if history.late and e.confirm or not confirmation.explores(begun, e):
         if not all(trial.state.is_finished() for trial in confirmation.before(begun)):
             return WAIT
         confirmed = confirmation.next_confirmed(begun, e.signs[0])

@@ -9,7 +9,7 @@ it was interrupted; `Experiment.lag` bounds how many can run at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedtune.decisions.early_stopping import Rule
@@ -124,6 +124,12 @@ class Queue:
         values, rule = part.space.values(trial.params), stop_rule(self.history, place, own)
         seeds = part.experiment.seeds_of(trial)
         return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number))
+
+    def confirm(self) -> None:
+        """Says that the time is so far over that what confirms comes next (`History.late`)."""
+        if not self.history.late:
+            self.history = replace(self.history, late=True)
+            self._next = None
 
     def next_share(self) -> tuple[float, float] | None:
         """The share that the next proposal will ask for, where it is not the usual one."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedtune.console.progress import ProgressDisplay
+from fedtune.decisions.confirmation import late
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.retries import Cause, Death, ProcessDeaths, Shares
@@ -130,6 +131,8 @@ class TuneSession:
 
         if self.must_end():
             return Searcher.FINISHED
+        if self.deadline is not None and time.monotonic() >= self.deadline - late(self.placement.time or 0.0):
+            self.queue.confirm()
         if len(self._live) >= min(self.placement.concurrency, self._room()) or self.failure is not None:
             return None
         if not self._shares.room(self.queue.next_share(), self._live.values()):

@@ -7,16 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from optuna.trial import FrozenTrial
 
 from analysis.estimate import configuration, standing
+from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions import confirmation
 from fedtune.decisions.confirmation import confirms, federations
 from fedtune.decisions.history import Part
 from fedtune.decisions.race import is_further, is_over, spent
+from fedtune.execution import ray_session
+from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
+from fedtune.execution.ray_session import TuneSession
+from fedtune.machine import cluster
+from fedtune.machine.server_watch import ServerLoss
 from fedtune.record.experiment import search_seeds
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
@@ -127,6 +134,45 @@ def test_a_search_that_is_extended_confirms_again(tmp_path: Path) -> None:
         run(queue, proposal, 0.6)
     whole = raced(tmp_path / "whole", 2, **SEARCH | {"sampler": "random", "trials": 26, "confirm": federations(26)})
     assert content(StudyFile(tmp_path / "early").study.trials) == content(whole[1])
+
+
+def test_where_the_time_is_short_it_begins_before_the_last_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 80 of 100 seconds nothing new is tried; a search that goes on later tries the rest first."""
+    made = start(tmp_path / "run", rounds=ROUNDS, scheduler="none", sampler="random", time=100.0, **SEARCH)
+    queue, clock = Queue([Part(tmp_path / "run", made, space())]), [0.0]
+    watch, lost = ProgressDisplay(made, "quiet"), ServerLoss("fedtune resume")
+    slots = [cluster.Slots("declared", "127.0.0.1", 2, 0, "", 2)]
+    monkeypatch.setattr(cluster, "slot_map", lambda cpus, gpus: slots)
+    monkeypatch.setattr(ray_session.time, "monotonic", lambda: clock[0])
+    place = made.placement._replace(concurrency=2)
+    session = TuneSession(tmp_path / "run", place, queue, watch, 100.0, Interrupts(), mock.Mock(), lost, mock.Mock())
+    for seconds, begun in ((0.0, 1), (1.0, 2)):
+        clock[0] = seconds
+        assert isinstance(session.suggest(str(begun)), dict) and queue.started == begun
+    for number in (0, 1):
+        finish(session, number)
+    clock[0] = 79.9
+    assert isinstance(session.suggest("3"), dict)
+    clock[0] = 80.0
+    assert session.suggest("4") is None, "the third trial still runs"
+    finish(session, 2)
+    for name in ("5", "6"):
+        assert isinstance(session.suggest(name), dict)
+    assert [confirms(trial) for trial in queue.trials()] == [False] * 3 + [True] * 2
+    assert all("of" in trial.user_attrs for trial in queue.trials()[3:])
+    for number in (3, 4):
+        finish(session, number)
+    later = Queue([Part(tmp_path / "run", made, space())])
+    assert [confirms(later.trial(taken(later).number)) for _ in range(10)] == [False] * 10
+    assert later.propose() is None, "what follows depends on these"
+
+
+def finish(session: TuneSession, number: int) -> None:
+    """Ends a trial as if it had run all its rounds, with a value of its own."""
+    session.queue.finish(number, Ending("completed", ROUNDS, None, {ROUNDS: (0.1 * (number % 4),)}))
+    session._live.clear()
 
 
 def taken(queue: Queue) -> Proposal:

@@ -172,3 +172,24 @@ def test_where_every_cell_of_a_grid_was_taken_the_budget_goes_to_further_seeds(t
     run = play(tmp_path / "race")
     assert len(run.frozen) == 9 and [t.values for t in run.frozen[:6]] == [t.values for t in old.frozen]
     assert all(t.user_attrs["seed"] > 0 and t.user_attrs["of"] < 6 for t in run.frozen[6:])
+
+
+def test_a_search_with_a_confirmation_is_read_like_a_race(tmp_path: Path) -> None:
+    """Its last trials are no configurations of their own, in figures, in the report and in what is exported."""
+    given: dict[str, object] = {"budget": 0, "trials": 12, "confirm": 2, "seeds": search_seeds(0, 1)}
+    run = raced(tmp_path / "confirmed", **given)
+    assert [t.user_attrs.get("confirms", False) for t in run.frozen] == [False] * 10 + [True] * 2
+    found = status(run.path)
+    assert (found["state"], found["trials"], found["done"], found["seed_rounds"]) == ("finished", 12, 12, None)
+    assert history.data([run])["number"].tolist() == list(range(10)) == list(run.levelled.index)
+    assert "A dot is a configuration" in heatmap.data([run]).note
+    first = run.frozen[10].user_attrs["of"]
+    rows = {row["trial"]: row for row in trials_table(run).rows}
+    assert (rows[10]["origin"], rows[10]["seed"]) == (f"trial {first}, confirmed on a further seed", 1)
+    assert export(run.path, trial=first)["provenance"]["seeds"][:2] == [0, 1]
+    from analysis.labels import Labels
+
+    text = facts(run, Labels.of([run]))
+    assert "Seeds per configuration</dt><dd>1 to " in text
+    assert "<small>10 configurations ran to their end; 2 trials confirm the best" in text
+    assert "a race" not in text
