@@ -39,6 +39,7 @@ TAKEN: Mapping[str, Any] = {
     "executor": "auto",
     "own_metrics": "none",
     "eval_every": 1,
+    "eval_test": "every",
     "lr": 0.01,
     "local_steps": 20,
     "local_epochs": 0,

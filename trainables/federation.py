@@ -188,6 +188,12 @@ class FederationConfig:
     eval_every: int = integer(
         1, low=1, high=100_000, doc="Rounds between evaluations; the last round is always evaluated."
     )
+    eval_test: str = choice(
+        "every",
+        ("every", "end"),
+        doc="Evaluations that measure on the test set too: every one, or (end) those of the last round and of rounds "
+        "after which early stopping may end a trial. Searches select on validation data and need no other.",
+    )
 
 
 def budgets(clients: int, rho: int, sigma: int) -> tuple[float, ...]:

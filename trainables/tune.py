@@ -47,6 +47,9 @@ class StopRule(Protocol):
     def stops(self, round_: int, curve: Mapping[int, tuple[float, ...]]) -> bool:
         """Whether the trial ends here."""
 
+    def may_stop(self, round_: int) -> bool:
+        """Whether a trial may end in this round, whatever it measures."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -233,13 +236,23 @@ class Trial(tune.Trainable):
                 self._note = f"Trial {job.number} goes on; {self._folder.note}."
             if job.keep_images:
                 self._folder.save_images(None, self._simulation.keep_images())
+            if self._tests_at_end:
+                rows = self._simulation.planned(rows)
+                self._folder.rewrite(rows)
             self._take_up(rows)
+
+    @property
+    def _tests_at_end(self) -> bool:
+        """Whether the test set is measured only where the trial may end."""
+        return self._job.values.get("eval_test") == "end"
 
     def _made(self, job: Job) -> Any:
         simulate = Replicates if job.simulate is None else job.simulate
         made = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
         if job.keep_models:
             made.keep_models()
+        if self._tests_at_end:
+            made.may_end(job.rule.may_stop)
         return made
 
     def _device(self) -> str:

@@ -54,6 +54,12 @@ def shared_metrics(runs: Sequence[Run], of: Callable[[Iterable[bool]], bool] = a
     return rows[-1] if rows else []
 
 
+def only_at_end(run: Run, metric: str) -> bool:
+    """Whether the run measured the metric only where a trial may end, so that there is no curve of it: one on the test
+    set where `eval_test` is end."""
+    return run.value("eval_test", "every") == "end" and not metric.startswith("val_") and twin(metric) != metric
+
+
 def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, texts: Sequence[str]) -> go.Box:
     """A box of these dots (columns y and number, the trial) at a place of the axis, and the dots, each with a text."""
     return go.Box(
@@ -123,6 +129,12 @@ def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs:
     it is of."""
     have = {metric for metric, _ in drawn}
     missing = [metric for metric in asked if metric not in have]
+    ended = [m for m in missing if any(only_at_end(run, m) for run in runs)]
+    if ended:
+        raise UserError(
+            f"{' and '.join(ended)} was measured only where a trial may end in {', '.join(run_names(runs))}, as "
+            f"eval_test is end. Choose --metric {','.join(map(twin, ended))}, or run with --set eval_test=every."
+        )
     if missing:
         raise UserError(
             f"{' and '.join(missing)} was not measured in {', '.join(run_names(runs))}. Choose another --metric."

@@ -12,11 +12,12 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
+from analysis.figures._common import banded, check_measured, legend_once, look, only_at_end, shared_metrics, titled
 from analysis.labels import Labels, entry, text
 from analysis.runs import Run, run_names
 from analysis.runs.rounds import read_rounds
 from analysis.tables.cells import Cell, Cells, condition_label, under
+from search_spaces.metrics import twin
 
 COLUMNS = ["panel", "metric", "row", "round", "mean", "std", "n", "trial"]
 
@@ -47,14 +48,17 @@ def needs(runs: Sequence[Run]) -> str | None:
 def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     """One row per panel, line and round: panel (0, 1, …), metric, row (the line's name), round, mean, std (over seeds,
     as recorded; nan below two), n (seeds), trial (the one behind the line; None where it is not one alone).
-    `metrics`: by default the accuracies on test data that all runs measured, or else those that any of them did.
+    `metrics`: by default the accuracies on test data that all runs measured, or else those that any of them did; on
+    validation data where one of the runs measured the test set only at the end.
 
-    Raises `UserError` where one of the `metrics` was not measured."""
+    Raises `UserError` where one of the `metrics` was not measured in every round that was evaluated."""
     split = factor.listed(runs)
     left = any(run.kind != "run" and set(run.keys) - set(split) for run in runs)
     note = "Of a search a line is the best configuration, by what was selected on." if left else ""
     standard = shared_metrics(runs) or shared_metrics(runs, any)
-    found = drawing(under(runs, factor.conditions(runs), split, {}), metrics or standard, note)
+    standard = [twin(m) if any(only_at_end(run, m) for run in runs) else m for m in standard]
+    lines = [m for m in metrics or standard if not any(only_at_end(run, m) for run in runs)]
+    found = drawing(under(runs, factor.conditions(runs), split, {}), lines, note)
     check_measured(metrics, found.panels, runs)
     return found
 

@@ -51,12 +51,18 @@ class Rule(Protocol):
     def stops(self, round_: int, curve: Curve) -> bool:
         """Whether the trial, having measured `curve` up to `round_`, ends here."""
 
+    def may_stop(self, round_: int) -> bool:
+        """Whether a trial may end in this round, whatever it measures."""
+
 
 @dataclass(frozen=True)
 class Never:
     """Every trial runs all its rounds."""
 
     def stops(self, round_: int, curve: Curve) -> bool:
+        return False
+
+    def may_stop(self, round_: int) -> bool:
         return False
 
 
@@ -69,6 +75,9 @@ class Later:
 
     def stops(self, round_: int, curve: Curve) -> bool:
         return round_ > self.after and self.rule.stops(round_, curve)
+
+    def may_stop(self, round_: int) -> bool:
+        return self.rule.may_stop(round_)
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,9 @@ class Halving:
             return False
         return ahead(own, others) >= math.ceil((len(others) + 1) / self.reduction)
 
+    def may_stop(self, round_: int) -> bool:
+        return bool(self.others.get(round_))
+
 
 @dataclass(frozen=True)
 class Median:
@@ -95,6 +107,9 @@ class Median:
     def stops(self, round_: int, curve: Curve) -> bool:
         own = [v[0] for r, v in curve.items() if r <= round_]
         return bool(own) and round_ in self.medians and max(own) < self.medians[round_]
+
+    def may_stop(self, round_: int) -> bool:
+        return round_ in self.medians
 
 
 def rule(name: str, histories: Sequence[LearningCurve], *, rounds: int, grace: int, reduction: int) -> Rule:

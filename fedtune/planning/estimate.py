@@ -353,13 +353,17 @@ class _ShortRound:
         from trainables.work import counting
 
         s, method = self.simulation, self.method
-        parts = [part for part in (s.data.validation, s.data.test) if part is not None]
+        # A round measures on the test set, or only the last one does, which is then as many images less in each.
+        every = s.measures_test(s.progress.round)
+        parts = [part for part in (s.data.validation, s.data.test if every else None) if part is not None]
+        at_end = 0.0 if every else share_of_rounds(self.values, self.values["rounds"])
         results, fewer = self.results, OWN_IMAGES
         with counting() as counted:  # the first time takes longer
             self._shortened(IMAGES, fewer, 1).evaluate(results)
         self.measured = counted.multiply_adds, counted.operations
 
         few, more, all_ = (sum(min(n, len(p.indices)) for p in parts) for n in (IMAGES, 2 * IMAGES, math.inf))
+        all_ += at_end * len(s.data.test.indices)
         once = self._measure({}, IMAGES, fewer)
         server = _extended(once, self._measure({}, 2 * IMAGES, fewer) if more > few else once, few, more, all_)
         models = {client: r.model for client, r in results.items() if r.model is not None}
@@ -370,6 +374,8 @@ class _ShortRound:
         few, more, all_ = (
             sum(min(n, len(share)) for own in shares for share in own) for n in (fewer, 2 * fewer, math.inf)
         )
+        of_test = s.data.test.own or s.data.test.shares
+        all_ += at_end * sum(len(of_test[client]) for client in self.clients)
         none, once = self._measure({}, fewer, fewer), self._measure(results, fewer, fewer)
         own = _extended(once, self._measure(results, fewer, 2 * fewer) if more > few else once, few, more, all_) - none
         training = method.personal.training(s.config) if method.personal is not None else None

@@ -48,6 +48,12 @@ def selected_by(request: SearchRequest, settings: Settings, problems: list[str])
             "validation_fraction is 0, so there are no validation data to select on. Raise it with --set "
             f"validation_fraction=0.1, or select on test data with --metric test_{metric[0].removeprefix('val_')}."
         )
+    tested = [name for name in metric if data_of(name) == "test"]
+    if tested and settings.value("eval_test") == "end":
+        problems.append(
+            f"A search by {tested[0]} needs test data after every evaluated round, and eval_test is end. Leave "
+            f"--set eval_test=end out, or select by --metric val_{tested[0]}."
+        )
     for name in metric:
         needed = METRICS[name].needs if name in METRICS else ""
         if needed and not settings.value(needed) and needed not in (*space.search, *space.vary):

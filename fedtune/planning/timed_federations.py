@@ -213,7 +213,7 @@ def typical(simulation: Any, values: Mapping[str, Value], patience: float | None
 
     The first round warms up. The second is the last one planned, so it includes all work that is not done in every
     round: the evaluation (`eval_every`) and what a method does at `intervals`. A trial does both every so many rounds
-    and in its last round.
+    and in its last round, in which alone it measures on the test set where `eval_test` says so.
 
     Where rounds are long, no third one begins after `patience` seconds of them. Then the second stands for all, with
     its evaluation counted as often as it is done; where it did work that is done at intervals, the first stands for
@@ -228,15 +228,19 @@ def typical(simulation: Any, values: Mapping[str, Value], patience: float | None
         return whole - measuring, measuring
 
     apart = intervals(values)
-    first, _ = cost()
+    first, validation = cost()
     heavy, evaluation = cost()
     if patience is not None and spent > patience:
         plain = min(first, heavy) if apart else heavy
     else:
-        plain, _ = cost()
+        plain, validation = cost()
         while _is_heavy(simulation.round, apart):
-            plain, _ = cost()
-    base = plain + evaluation * share_of_rounds(values, values.get("eval_every", 1))
+            plain, validation = cost()
+    every, at_end = share_of_rounds(values, values.get("eval_every", 1)), 0.0
+    if values.get("eval_test", "every") == "end" and 0 < validation < evaluation:
+        at_end = (evaluation - validation) * share_of_rounds(values, values["rounds"])
+        evaluation = validation
+    base = plain + evaluation * every + at_end
     return base + (max(0.0, heavy - plain) * share_of_rounds(values, min(apart)) if apart else 0.0), base
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedtune.decisions.early_stopping import Halving, Never
+from fedtune.decisions.early_stopping import Halving, Later, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
@@ -126,6 +126,38 @@ def test_a_trial_that_had_ended_ends_at_once(tmp_path: Path) -> None:
     trial = Trial({"job": job(tmp_path / "t", rule=rule)})
     again, values = run(trial)
     assert (again.stop_reason, again.round, again.curve, len(values)) == (first.stop_reason, 3, first.curve, 1)
+
+
+def test_the_test_set_is_measured_where_the_trial_may_end(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill changes no row, and the last round of a trial that goes on is then one of many."""
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)  # a checkpoint every round
+
+    def federation(name: str, rounds: int, rule: Any) -> Job:
+        given = {"dataset": str(toy), "clients": 2, "rounds": rounds, "omega": 1.0, "eval_test": "end"}
+        return dataclasses.replace(job(tmp_path / name, rule, (0,)), values=given, simulate=None)
+
+    def measured(name: str) -> list[dict[str, Any]]:
+        rows = read_rows(tmp_path / name / "rounds.jsonl")
+        return [{key: value for key, value in row.items() if not key.startswith("seconds")} for row in rows]
+
+    def on_test(name: str) -> list[int]:
+        return [row["round"] for row in measured(name) if {"global_accuracy", "local_accuracies"} & set(row)]
+
+    stopping, going_on = Halving(3, {2: [(9.0,), (9.0,)]}), Halving(3, {2: [(-9.0,)]})
+    assert run(Trial({"job": federation("stopped", 4, stopping)}))[0].stop_reason == "scheduler"
+    assert on_test("stopped") == [2]
+    trial = Trial({"job": federation("killed", 4, going_on)})
+    for _ in range(3):
+        trial.step()
+    trial.cleanup()
+    for name, rounds in (("killed", 4), ("whole", 4), ("short", 3), ("longer", 4)):
+        run(Trial({"job": federation(name, rounds, Never() if name in ("short", "longer") else going_on)}))
+    assert on_test("whole") == [2, 4] and measured("killed") == measured("whole")
+    assert on_test("short") == [3] and on_test("longer") == [4]
+    run(Trial({"job": federation("short", 4, Later(3, Never()))}))
+    assert measured("short") == measured("longer")
 
 
 def test_rounds_without_evaluation_report_nothing(tmp_path: Path) -> None:

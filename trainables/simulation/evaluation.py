@@ -32,10 +32,10 @@ def logits_of(module: nn.Module, data: FederatedData, part: Part, positions: Ten
 
 
 def global_metrics(
-    module: nn.Module, data: FederatedData, measures: Sequence[Measure] = ()
+    module: nn.Module, data: FederatedData, measures: Sequence[Measure] = (), test: bool = True
 ) -> tuple[dict[str, float], list[float]]:
-    """Metrics of a global model (on the test set, and on the validation share as `val_…`), the user's own `measures`
-    among them, and the per-client accuracies on the test side.
+    """Metrics of a global model (on the test set where `test` says so, and on the validation share as `val_…`), the
+    user's own `measures` among them, and the per-client accuracies on the test side, none where it is not measured.
 
     `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients
     keep some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A
@@ -43,7 +43,7 @@ def global_metrics(
     FM and WLP."""
     metrics: dict[str, float] = {}
     per_client = torch.zeros(0)
-    for prefix, part in _parts(data):
+    for prefix, part in _parts(data, test):
         logits = logits_of(module, data, part, torch.arange(len(part.indices)))
         y = part.y.to(logits.device)
         right = (logits.argmax(dim=1) == y).double().cpu()
@@ -60,24 +60,27 @@ def global_metrics(
         measured = per_client.isfinite()
         metrics |= {prefix + name: value for name, value in fairness(per_client[measured], weights[measured]).items()}
         metrics |= {prefix + measure.name: measure(logits, part.y) for measure in measures}
-    return metrics, per_client.tolist()
+    return metrics, per_client.tolist() if test else []
 
 
-def accuracy(module: nn.Module, data: FederatedData, name: str) -> dict[str, float]:
-    """Plain accuracy of `module` on the test set and the validation share, as `name` and `val_name`."""
+def accuracy(module: nn.Module, data: FederatedData, name: str, test: bool = True) -> dict[str, float]:
+    """Plain accuracy of `module` on the test set, where `test` says so, and the validation share, as `name` and
+    `val_name`."""
     return {
         prefix + name: float(
             (logits_of(module, data, part, torch.arange(len(part.indices))).argmax(dim=1).cpu() == part.y)
             .double()
             .mean()
         )
-        for prefix, part in _parts(data)
+        for prefix, part in _parts(data, test)
     }
 
 
-def _parts(data: FederatedData) -> list[tuple[str, Part]]:
-    """The validation share, if there is one, then the test set, with the prefix of their metrics."""
-    return [(prefix, part) for prefix, part in (("val_", data.validation), ("", data.test)) if part is not None]
+def _parts(data: FederatedData, test: bool) -> list[tuple[str, Part]]:
+    """The validation share, if there is one, then the test set, if it is asked for, with the prefix of their
+    metrics."""
+    parts = (("val_", data.validation), ("", data.test if test else None))
+    return [(prefix, part) for prefix, part in parts if part is not None]
 
 
 def label_mix_accuracy(right: Tensor, y: Tensor, counts: Tensor) -> Tensor:
@@ -114,12 +117,13 @@ class Measured:
 
 
 def measured(
-    module: nn.Module, data: FederatedData, client: int, measures: Sequence[Measure] = ()
+    module: nn.Module, data: FederatedData, client: int, measures: Sequence[Measure] = (), test: bool = True
 ) -> Mapping[str, Measured]:
     """What a client's model, held by `module`, is worth on the client's own measured samples where clients keep some,
-    else on its even share, by the prefix of the metrics. A part of which the client has no sample is left out."""
+    else on its even share, by the prefix of the metrics. A part of which the client has no sample is left out, and so
+    is the test set unless `test`."""
     found: dict[str, Measured] = {}
-    for prefix, part in _parts(data):
+    for prefix, part in _parts(data, test):
         share = part.own[client] if part.own else part.shares[client]
         if len(share):
             logits, y = logits_of(module, data, part, share), part.y[share]
@@ -134,16 +138,17 @@ def local_metrics(
     data: FederatedData,
     clients: Mapping[int, Mapping[str, Measured]],
     measures: Sequence[Measure] = (),
+    test: bool = True,
 ) -> tuple[dict[str, float], list[float | None]]:
-    """Local accuracy (test and validation) of the clients that trained, and the vector over all clients (None: did not
-    train).
+    """Local accuracy (validation, and test where `test` says so) of the clients that trained, and the vector over all
+    clients on the test side (None: did not train; empty where it is not measured).
 
     `clients` holds what was `measured` of each one's model. The mean is weighted by n_i. With own samples `p_acc` pools
     them. The user's own `measures` are averaged likewise, over the clients for which they give a finite number."""
     metrics: dict[str, float] = {}
     vector: list[float | None] = []
     own: dict[str, float] = {}
-    for prefix, part in _parts(data):
+    for prefix, part in _parts(data, test):
         found = [clients[client].get(prefix) if client in clients else None for client in range(fed.clients)]
         vector = [None if m is None else m.right / m.samples for m in found]
         metrics[f"{prefix}local_accuracy"] = weighted_mean(vector, fed.sizes)
@@ -153,7 +158,7 @@ def local_metrics(
         for measure in measures:
             values = [None if m is None else m.own[measure.name] for m in found]
             own[f"{prefix}local_{measure.name}"] = weighted_mean(values, fed.sizes)
-    return metrics | own, vector
+    return metrics | own, vector if test else []
 
 
 def weighted_mean(values: Sequence[float | None], weights: Sequence[int]) -> float:

@@ -223,6 +223,14 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
         problems.append(
             sentence("active_clients", f"at most the number of clients, {config.clients}", config.active_clients)
         )
+    if config.eval_test == "end" and config.validation_fraction == 0:
+        problems.append(
+            sentence(
+                "eval_test",
+                "every where validation_fraction is 0, as nothing else is measured before the last round",
+                config.eval_test,
+            )
+        )
     if config.partition == "pathological" and config.classes_per_client > source.classes:
         problems.append(
             sentence(

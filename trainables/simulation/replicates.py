@@ -6,7 +6,7 @@ pairwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,16 @@ class Replicates:
         """From now on clients' own models are kept, for `personal_models`."""
         for s in self.simulations:
             s.keeps_personal = s.method.has_personal_models(s.config)
+
+    def may_end(self, after: Callable[[int], bool]) -> None:
+        """From now on rounds after which the trial may end early are measured as a last round is."""
+        for s in self.simulations:
+            s.may_end = after
+
+    def planned(self, rows: Sequence[Row]) -> list[Row]:
+        """Rows of earlier sessions as they are where so many rounds are planned as now (`Simulation.planned`)."""
+        by_seed = {s.fed.seed: s for s in self.simulations}
+        return [by_seed[row["seed"]].planned(row) for row in rows]
 
     def keep_images(self) -> dict[int, Arrays]:
         """From now on `images` has those of every evaluated round. Returns what is kept of the data, by seed."""

@@ -34,9 +34,12 @@ from trainables.simulation.executors import Task, train_stacked
 from trainables.wire import ClientResult, OnePass, Params, Payload, Upload
 from trainables.worker.rounds_jsonl import Row as Row
 
-#: What `trainables.simulation.evaluation.global_metrics` returns, and that beside the `versions` of what was measured.
+#: What `trainables.simulation.evaluation.global_metrics` returns, and that beside the `versions` of what was measured
+#: and whether the test set was.
 GlobalMetrics = tuple[dict[str, float], list[float]]
-Remembered = tuple[tuple[tuple[str, Tensor, int], ...] | None, GlobalMetrics]
+Remembered = tuple[tuple[tuple[str, Tensor, int], ...] | None, bool, GlobalMetrics]
+#: What a row holds of each client, on the test set.
+_OF_CLIENTS = ("client_accuracy", "local_accuracies")
 
 
 @dataclass(frozen=True)
@@ -128,12 +131,14 @@ class _ClientModels:
                 self.sum.add(result.model, s.fed.sizes[client])
         for name, found in self.others.items():
             if name in result.others:
-                found[client] = evaluation.measured(s._loaded(result.others[name], client, name), s.data, client)
+                module = s._loaded(result.others[name], client, name)
+                found[client] = evaluation.measured(module, s.data, client, test=s.measures_test(self._round))
 
     def measure(self, client: int, model: Params) -> None:
         """Measures the model that predicts for `client`, and keeps it where clients' own models are kept."""
         s = self._simulation
-        self.main[client] = evaluation.measured(s._loaded(model, client), s.data, client, s.measures)
+        test = s.measures_test(self._round)
+        self.main[client] = evaluation.measured(s._loaded(model, client), s.data, client, s.measures, test)
         if s.keeps_personal:
             # Copies: a cohort that is trained as one program has its weights in one tensor, all of which a checkpoint
             # would hold for each client.
@@ -169,6 +174,8 @@ class Simulation:
         self.keeps_personal = False
         #: Whether images are kept, and those of the last evaluated round (`trainables.simulation.kept_images`).
         self.keeps_images, self.kept_images = False, kept_images.Arrays()
+        #: Whether a trial may end early after a round, which is then measured as a last round is.
+        self.may_end: Callable[[int], bool] = lambda round_: False
         #: The global models of the last evaluated round, with what was measured of them.
         self.remembered: list[Remembered] = []
         rng = self.fed.rng.child("init")
@@ -234,6 +241,17 @@ class Simulation:
 
     def _evaluates(self, t: int) -> bool:
         return t % self.settings.eval_every == 0 or t == self.settings.rounds
+
+    def measures_test(self, t: int) -> bool:
+        """Whether round `t` is measured on the test set too, if it is evaluated."""
+        return self.settings.eval_test == "every" or t == self.settings.rounds or self.may_end(t)
+
+    def planned(self, row: Row) -> Row:
+        """A row of an earlier session without what the round would not be measured on now that more rounds are planned:
+        a round that was the last one, on the test set."""
+        if self.measures_test(row["round"]):
+            return row
+        return {key: value for key, value in row.items() if f"val_{key}" not in row and key not in _OF_CLIENTS}
 
     def _images(self, results: Mapping[int, ClientResult]) -> kept_images.Arrays:
         """What is kept of the round that has just ended."""
@@ -354,7 +372,7 @@ class Simulation:
     def _evaluate(self, models: _ClientModels) -> Row:
         """Metrics of the global model and of those of the clients."""
         row: Row = {}
-        model = self.global_model()
+        model, test = self.global_model(), self.measures_test(self.progress.round)
         before, self.remembered = self.remembered, []
         if model is not None:
             metrics, row["client_accuracy"] = self._global_metrics(model, before)
@@ -368,7 +386,9 @@ class Simulation:
         for client, tuned in (self._fine_tuned(models.cohort) or {}).items():
             models.measure(client, tuned)
         if models.main:
-            metrics, row["local_accuracies"] = evaluation.local_metrics(self.fed, self.data, models.main, self.measures)
+            metrics, row["local_accuracies"] = evaluation.local_metrics(
+                self.fed, self.data, models.main, self.measures, test
+            )
             row |= metrics
         if models.trained and models.sum is not None:
             virtual = models.sum.mean()
@@ -381,21 +401,22 @@ class Simulation:
                     if f"{prefix}global_accuracy" in row
                 }
             else:
-                row |= evaluation.accuracy(self._loaded(virtual, models.trained[0]), self.data, "g_acc_virtual")
+                row |= evaluation.accuracy(self._loaded(virtual, models.trained[0]), self.data, "g_acc_virtual", test)
         for name, others in models.others.items():
             if others:
-                metrics, _ = evaluation.local_metrics(self.fed, self.data, others)
+                metrics, _ = evaluation.local_metrics(self.fed, self.data, others, test=test)
                 row |= {_of_readout(name, metric): value for metric, value in metrics.items()}
-        return row
+        return row if test else {key: value for key, value in row.items() if key not in _OF_CLIENTS}
 
     def _global_metrics(self, params: Params, before: Sequence[Remembered]) -> GlobalMetrics:
         """The metrics of a global model. One that was measured in this round or the one `before` is not measured
         again: a method may keep its model for several rounds, or have it as a readout too."""
-        now = versions(params)
-        metrics = next((found for seen, found in (*self.remembered, *before) if is_same(seen, now)), None)
+        now, test = versions(params), self.measures_test(self.progress.round)
+        known = (found for seen, tested, found in (*self.remembered, *before) if tested == test and is_same(seen, now))
+        metrics = next(known, None)
         if metrics is None:
-            metrics = evaluation.global_metrics(self._loaded(params), self.data, self.measures)
-        self.remembered.append((now, metrics))
+            metrics = evaluation.global_metrics(self._loaded(params), self.data, self.measures, test)
+        self.remembered.append((now, test, metrics))
         return metrics[0], list(metrics[1])
 
     def _fine_tuned(self, cohort: Sequence[int]) -> dict[int, Params] | None:
@@ -418,20 +439,22 @@ class Simulation:
         return module
 
     def _to_target(self, t: int, row: Row) -> Row:
-        """Rounds and bytes until the target was reached, null before."""
+        """Rounds and bytes until the target was reached, null before; on the test set only where every evaluation
+        measures on it."""
         if self.settings.target <= 0:
             return {}
+        prefixes = ("val_", "") if self.settings.eval_test == "every" else ("val_",)
         now = self.progress
         spent = now.traffic + row["bytes_up"] + row["bytes_down"]
         rounds, sent = dict(now.reached), dict(now.reached_bytes)
-        for prefix in ("val_", ""):
+        for prefix in prefixes:
             if row.get(prefix + self.settings.target_metric, -math.inf) >= self.settings.target:
                 rounds.setdefault(prefix, t)
                 sent.setdefault(prefix, spent)
         self.progress = replace(now, reached=rounds, traffic=spent, reached_bytes=sent)
         return {
             f"{prefix}{name}_to_target": found.get(prefix)
-            for prefix in ("val_", "")
+            for prefix in prefixes
             for name, found in (("rounds", rounds), ("bytes", sent))
         }
 

@@ -82,7 +82,7 @@ class TrialFolder:
             raise Damaged("its checkpoint is missing")
         # Rounds after the checkpoint are run again, to the same numbers. If their rows stayed, they would be there
         # twice.
-        rounds_jsonl.rewrite(self.path / ROUNDS, rows)
+        self.rewrite(rows)
         files.replace(self.path / PARTITION, json.dumps(simulation.partition()))
         return rows
 
@@ -112,6 +112,10 @@ class TrialFolder:
             return
         if before != simulation.partition()["hash"]:
             raise Damaged("its rounds were run on another partition")
+
+    def rewrite(self, rows: Sequence[Row]) -> None:
+        """Makes these rows all that the trial has."""
+        rounds_jsonl.rewrite(self.path / ROUNDS, rows)
 
     def append(self, rows: Sequence[Row]) -> None:
         """Adds a round's rows to `rounds.jsonl`."""

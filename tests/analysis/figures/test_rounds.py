@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.figures import rounds
+from analysis.figures import curves, rounds
 from analysis.labels import Labels
 from analysis.runs import load_runs
 from search_spaces import run_folder
@@ -138,3 +138,16 @@ def test_it_says_what_it_needs(root: Path, tmp_path: Path) -> None:
     assert str(rounds.needs(load_runs(empty))).startswith("Curves over rounds need a metric that was measured")
     one, bare = load_runs([root / "one", empty])
     assert "every run; empty has none." in str(rounds.needs([one, dataclasses.replace(bare, frozen=[])]))
+
+
+def test_a_test_set_that_was_measured_at_the_end_has_no_curve(root: Path, tmp_path: Path) -> None:
+    ended = shutil.copytree(root / "one", tmp_path / "ended")
+    for path in ended.rglob(run_folder.CONFIG):
+        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "eval_test": "end"}))
+    runs = load_runs([ended, root / "other"])
+    assert {metric for metric, _ in rounds.data(runs).panels} == {"val_global_accuracy", "val_local_accuracy"}
+    with pytest.raises(UserError, match=r"^wlp was measured only where a trial may end in ended, other, .*val_wlp, or"):
+        rounds.data(runs, ["wlp"])
+    drawing = curves.data(runs[:1])
+    assert all(metric.startswith("val_") for metric in drawing.table["metric"])
+    assert "no curve of it" in drawing.note and "no curve of it" not in curves.data(runs[1:]).note

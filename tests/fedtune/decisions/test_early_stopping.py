@@ -8,6 +8,7 @@ import pytest
 
 from fedtune.decisions.early_stopping import (
     Halving,
+    Later,
     LearningCurve,
     Median,
     Never,
@@ -159,3 +160,16 @@ def test_halving_is_monotone_in_the_value() -> None:
     decisions = [Halving(3, {1: others}).stops(1, {1: (i / 20,)}) for i in range(21)]
     assert all(a >= b for a, b in pairwise(decisions))
     assert True in decisions and False in decisions
+
+
+def test_it_is_known_beforehand_where_a_trial_may_end() -> None:
+    """The rounds after which a rule may say yes, which a trial measures as a last one."""
+    halving, median = Halving(3, {3: [(1.0,)], 9: []}), Median({4: 0.5})
+    for made, where in (
+        (halving, [3]),
+        (median, [4]),
+        (Later(2, halving), [3]),
+        (Later(5, median), [4]),
+        (Never(), []),
+    ):
+        assert [t for t in range(1, 12) if made.may_stop(t)] == where

@@ -107,6 +107,19 @@ def test_what_is_not_done_in_every_round_counts_in_proportion(toy: Path, counted
     assert concluded(seldom, of_seldom, clock) == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_test_set_that_is_measured_at_the_end_counts_there(toy: Path, counted: Computed) -> None:
+    def clock() -> float:
+        return counted.multiply_adds
+
+    every, of_every = simulation("fedavg", toy, rounds=20)
+    end, of_end = simulation("fedavg", toy, rounds=20, eval_test="end")
+    short = module._ShortRound(every, of_every, clock, {})
+    short._first_round()
+    validation, test = (len(part.indices) for part in (every.data.validation, every.data.test) if part is not None)
+    spared = sum(short._evaluation()) * test / (validation + test) * 19 / 20
+    assert concluded(every, of_every, clock) - concluded(end, of_end, clock) == pytest.approx(spared, rel=1e-6)
+
+
 @pytest.mark.parametrize("server", ["fedavg", "fedgen"])
 def test_of_many_clients_few_tell_what_all_compute(server: str, toy: Path, counted: Computed) -> None:
     """Of the uploads of 14 clients the server gets 10, and 5 to see what each adds."""

@@ -120,15 +120,18 @@ def test_only_time_side_by_side_counts() -> None:
 
 class Costly:
     """A simulation built for 2 rounds: one second a round, 9 more every `interval` rounds and in the last; half a
-    second to evaluate. `warm_up` seconds more in the first round."""
+    second to evaluate, of which 0.3 `at_end` only where that is so. `warm_up` seconds more in the first round."""
 
-    def __init__(self, interval: int, eval_every: int, warm_up: float = 100.0) -> None:
+    def __init__(self, interval: int, eval_every: int, warm_up: float = 100.0, at_end: bool = False) -> None:
         self.interval, self.eval_every, self.warm_up, self.round = interval, eval_every, warm_up, 0
+        self.at_end = at_end
 
     def step(self) -> list[dict[str, float]]:
         self.round += 1
         last = self.round == 2
         evaluation = 0.5 if last or self.round % self.eval_every == 0 else 0.0
+        if self.at_end and not last:
+            evaluation = min(evaluation, 0.2)
         work = (
             1.0
             + (9.0 if self.interval and (last or self.round % self.interval == 0) else 0.0)
@@ -151,6 +154,10 @@ def test_a_round_costs_what_it_does_on_average(interval: int, eval_every: int, r
             + (0.5 if t % eval_every == 0 or t == rounds else 0.0)
         )
     assert typical(Costly(interval, eval_every), values)[0] == pytest.approx(expected / rounds)
+    if eval_every == 1:
+        expected -= 0.3 * (rounds - 1)
+        values["eval_test"] = "end"
+        assert typical(Costly(interval, eval_every, at_end=True), values)[0] == pytest.approx(expected / rounds)
 
 
 @pytest.mark.parametrize(

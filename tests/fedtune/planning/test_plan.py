@@ -176,6 +176,7 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ),
         ({"sampler": "grid", "trials": 100_000}, "cells of the grid"),
         ({"set": ("validation_fraction=0",)}, "no validation data to select on"),
+        ({"set": ("eval_test=end",), "metric": ("test_wlp",)}, "needs test data after every evaluated round"),
         ({"warm_start": ("nowhere",)}, "There is no run 'nowhere'"),
         ({"slots": "autoo"}, "slots must be auto or a whole number, got 'autoo' (--slots)"),
         (

@@ -329,3 +329,38 @@ def test_a_partition_seed_deals_the_same_data_to_every_seed(toy: Path) -> None:
         assert all(torch.equal(a, b) for a, b in zip(first.shares, second.shares, strict=True))
     weights = [equal(one.global_model() or {}, other.global_model() or {}) for other in (two, dealt(0, -1))]
     assert weights == [False, True]
+
+
+@pytest.mark.parametrize(("method", "values"), [("fedavg", {"active_clients": 2}), ("fedkf", {}), ("fedrod", {})])
+def test_the_test_set_is_measured_at_the_end_only(method: str, values: dict[str, object], toy: Path) -> None:
+    """What is measured is what every evaluation would have measured; a round after which a trial may end is like a last
+    one, and a last one that is no longer the last is as it would have been."""
+
+    def told(after: int, **further: object) -> list[dict[str, object]]:
+        simulation = Simulation(method, values_for(method, toy, rounds=3, **values, **further), 0, torch.device("cpu"))
+        simulation.may_end = lambda t: t == after
+        found = [simulation.run_round() for _ in range(3)]
+        return [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in found]
+
+    def on_test(row: dict[str, object]) -> set[str]:
+        return {key for key in row if f"val_{key}" in row} | {"client_accuracy", "local_accuracies"} & set(row)
+
+    every, end, early = told(0), told(0, eval_test="end"), told(2, eval_test="end")
+    assert {"global_accuracy", "wlp", "local_accuracy", "client_accuracy"} <= on_test(every[0])
+    assert [bool(on_test(row)) for row in end] == [False, False, True]
+    assert [bool(on_test(row)) for row in early] == [False, True, True]
+    assert early[1:] == every[1:] and end[2] == every[2]
+    assert all(rare == {k: v for k, v in row.items() if k in rare} for rare, row in zip(end, every, strict=True))
+    assert all(set(row) - set(rare) <= on_test(row) for rare, row in zip(end, every, strict=True))
+    longer = Simulation(method, values_for(method, toy, rounds=4, **values, eval_test="end"), 0, torch.device("cpu"))
+    assert [longer.planned(row) for row in end] == [*end[:2], {k: v for k, v in end[2].items() if k in end[1]}]
+
+
+def test_a_target_is_watched_only_where_it_is_measured(toy: Path) -> None:
+    _, rows = simulate("fedavg", toy, 2, target=0.01, eval_test="end")
+    assert all(row["val_rounds_to_target"] == 1 and "rounds_to_target" not in row for row in rows)
+
+
+def test_something_must_be_measured_before_the_end(toy: Path) -> None:
+    with pytest.raises(UserError, match="eval_test must be every where validation_fraction is 0"):
+        simulate("fedavg", toy, 1, validation_fraction=0.0, eval_test="end")
