@@ -96,6 +96,9 @@ class Standin:
     def keep_models(self) -> None:
         """There are none."""
 
+    def confusion(self) -> dict[int, Any]:
+        return {}
+
     def personal_models(self) -> dict[int, Any]:
         return {}
 

@@ -24,6 +24,8 @@ reads it.
         rounds.jsonl       one line per round and seed (see below)
         checkpoint         a complete round, all seeds: the last one when the trial has ended
         log.txt            what the trial printed, and tracebacks
+        confusion.json     final runs only: {"<seed>": {"round": the last one, "test": [[samples of class i that the
+                           global model takes for class j]], "validation": the same of that share}}
         model-<seed>.safetensors, .json    final runs only: the global model of the seed's best round and its card
         clients-<seed>.safetensors, .json  the same of the clients' own models, each as it was measured last up to that
                                            round (`trainables.zoo`)
@@ -104,6 +106,7 @@ STUDY = "study.journal"
 TRIALS = "trials"
 CONFIG = "config.yaml"
 PARTITION = "partition.json"
+CONFUSION = "confusion.json"
 ROUNDS = "rounds.jsonl"
 CHECKPOINT = "checkpoint"
 LOG = "log.txt"

@@ -285,6 +285,8 @@ class Trial(tune.Trainable):
             self._keep_models(self._folder, improved)
         if self._job.keep_images:
             self._folder.save_images(self._completed, self._simulation.images())
+        if self._reason == "completed" and self._job.keep_models:
+            self._folder.save_confusion(self._simulation.confusion())
         self._folder.save_checkpoint(self._simulation, last=self._reason is not None)
         self._seconds += time.monotonic() - started
 

@@ -23,9 +23,9 @@ MEAN = -1
 ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
 
 
-def of_a_race(run: Run, what: str) -> str:
-    """What a dot or a line of a run of single federations stands for, as a sentence; empty for other runs."""
-    if not run.single:
+def of_several_seeds(run: Run, what: str) -> str:
+    """What a dot or a line stands for where trials are further seeds of a configuration, as a sentence; else empty."""
+    if len(run.first_trials) == len(run.frozen):
         return ""
     return f"{what} is a configuration: the mean of its seeds, without what a seed does to all configurations alike."
 

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.estimate import configuration
 from analysis.figure import Figure
-from analysis.figures._common import metric_rows, of_a_race, two_keys
+from analysis.figures._common import metric_rows, of_several_seeds, two_keys
 from analysis.figures._heatmap_panel import MARKS, PLANNED, HeatmapPanel, draw_cells, draw_dots
 from analysis.labels import Labels
 from analysis.runs import Run
@@ -54,7 +54,7 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
-    """One row per trial (in a race per configuration) and metric: trial, x, y (parameter values), metric, value (last
+    """One row per trial (or configuration) and metric: trial, x, y (parameter values), metric, value (last
     round, mean over seeds), state, best (whether it is the chosen trial), tied (whether its configuration cannot be
     told from the chosen one)."""
     run = runs[0]
@@ -84,7 +84,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     planned = _planned(run, x, y) if mode == "grid" else ((), ())
     noise = None if run.estimate is None else run.estimate.paired_noise
     columns = max((len(r) for r in rows), default=1)
-    said = f"{note} {of_a_race(run, 'A dot' if mode == 'points' else 'What a cell shows')}".strip()
+    said = f"{note} {of_several_seeds(run, 'A dot' if mode == 'points' else 'What a cell shows')}".strip()
     said = f"{said}{_note(table, mode)}{_noted(run, table, mode, planned)}".strip()
     return Drawing(table, x, y, mode, planned, noise, columns, said)
 

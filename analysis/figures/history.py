@@ -26,7 +26,7 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per completed trial (in a race per configuration): number, metric (the objective), value, best (best
+    """One row per completed trial (or configuration): number, metric (the objective), value, best (best
     value so far), leader (its trial), twin (the other split's metric) and twin_value (the leader's value there; nan
     where not measured)."""
     run = runs[0]
@@ -97,7 +97,7 @@ def plot(df: pd.DataFrame, labels: Labels) -> go.Figure:
 FIGURE = Figure(
     title="Optimisation history",
     read=(
-        "Each dot is a completed trial, of a race a configuration over its seeds, in the order trials were proposed; "
+        "Each dot is a completed trial, or a configuration over its seeds, in the order trials were proposed; "
         "the line is the best one so far.",
         "The dashed line is the test value of that best-so-far trial: it was never looked at while searching, so it "
         "may fall while the solid line rises.",

@@ -13,7 +13,7 @@ from plotly.colors import sample_colorscale
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import most_important, of_a_race, sample
+from analysis.figures._common import most_important, of_several_seeds, sample
 from analysis.labels import Labels, cut, number, text
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -67,7 +67,7 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
-    """One row per completed trial (in a race per configuration): number, best (whether it is the chosen one), every
+    """One row per completed trial (or configuration): number, best (whether it is the chosen one), every
     searched parameter under its key, every metric under its name. At most `LIMIT` trials, evenly spread over their
     results."""
     run = runs[0]
@@ -84,7 +84,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     note = f"{len(part)} of {len(done)} completed trials are drawn, evenly spread over their results." if few else ""
     keys, _ = most_important(run, len(run.keys) - 1) if len(run.keys) > FEW else (list(run.keys), "")
     keys += [key for key in run.keys if key not in keys]
-    note += f" {of_a_race(run, 'A line')}".rstrip()
+    note += f" {of_several_seeds(run, 'A line')}".rstrip()
     if len(keys) > FEW:
         note += " The most important parameters come first; the figure goes on to the right, on paper below."
     return Drawing(table, metrics, keys, note.strip())

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import most_important, of_a_race, options_axis, plain
+from analysis.figures._common import most_important, of_several_seeds, options_axis, plain
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -46,7 +46,7 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
-    """One row per completed trial (in a race per configuration) and parameter: number, key, x (the parameter's value),
+    """One row per completed trial (or configuration) and parameter: number, key, x (the parameter's value),
     value (of `metric`), test (of `twin`; nan where not measured), best (whether it is the chosen trial)."""
     run = runs[0]
     metric, other = run.metrics[0], twin(run.metrics[0])
@@ -59,7 +59,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     shared = done[["number", "value"]].assign(test=test, best=done["number"] == run.best)
     keys, note = most_important(run, LIMIT)
     parts = [shared.assign(key=key, x=done[key].astype(object))[done[key].notna()] for key in keys]
-    said = f"{note} {of_a_race(run, 'A dot')}".strip()
+    said = f"{note} {of_several_seeds(run, 'A dot')}".strip()
     return Drawing(pd.concat(parts, ignore_index=True), keys, metric, other, said)
 
 

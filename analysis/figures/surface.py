@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import of_a_race, plain, searched_axis, two_keys
+from analysis.figures._common import of_several_seeds, plain, searched_axis, two_keys
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import SHARES
@@ -93,7 +93,7 @@ def data(runs: Sequence[Run]) -> Drawing:
         }
     ).reset_index(drop=True)
     held = {key: value for key, value in winner.params.items() if key not in (x, y)}
-    return Drawing(table, trials, x, y, run.metrics[0], held, f"{note} {of_a_race(run, 'A dot')}".strip())
+    return Drawing(table, trials, x, y, run.metrics[0], held, f"{note} {of_several_seeds(run, 'A dot')}".strip())
 
 
 def _places(distribution: Any) -> list[Any]:

@@ -296,8 +296,8 @@ def stops_cost(run: Run) -> list[str]:
 
 
 def _interval_strip(found: Estimate, values: Sequence[float], what: str, shown: Callable[[float], str]) -> str:
-    """An SVG as wide as its column. `values`: of all trials that ran to their end, in a race of all configurations
-    (`what`); `shown` writes one."""
+    """An SVG as wide as its column. `values`: of all trials or configurations (`what`) that ran to their end; `shown`
+    writes one."""
     low, high = min([found.low, *values]), max([found.high, *values])
     span = (high - low) or 1.0
 

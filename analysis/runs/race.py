@@ -57,7 +57,7 @@ def first_trials(trials: Sequence[FrozenTrial]) -> list[int]:
 
 
 def level(trials: Sequence[FrozenTrial], values: Mapping[int, float]) -> dict[int, float]:
-    """What configurations measured, as if all had run on the same seeds: by the first trial of each, in a race.
+    """What configurations measured, as if all had run on the same seeds: by the first trial of each.
 
         y_is = a_i + p_s        least squares over all federations, Σ p_s = 0 over these
 

@@ -36,7 +36,15 @@ from analysis.runs.rounds import (
     readout,
     rounds_table,
 )
-from analysis.runs.trials import origin, read_config, read_names, read_partition, searched_parameters, trials_table
+from analysis.runs.trials import (
+    origin,
+    read_config,
+    read_confusion,
+    read_names,
+    read_partition,
+    searched_parameters,
+    trials_table,
+)
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, SHARES, is_unreached, twin, waits
 from search_spaces.requirements import Requirement, read_all, violation
@@ -215,6 +223,11 @@ class Run:
         """Samples of every class at every client, (clients, classes), by seed; empty where it was not recorded."""
         return read_partition(self.path, number)
 
+    def confusion(self, number: int) -> dict[int, dict[str, np.ndarray]]:
+        """Samples of class i that the global model of a final run's trial takes for class j, (classes, classes), by
+        seed and part of the data (`validation`, `test`); empty where it was not recorded."""
+        return read_confusion(self.path, number)
+
     def names(self, number: int) -> tuple[list[str], list[str]]:
         """The names of a trial's classes and clients; empty where they have none."""
         return read_names(self.path, number)
@@ -255,14 +268,14 @@ class Run:
 
     @cached_property
     def first_trials(self) -> Sequence[int]:
-        """The trials that stand for their configurations: all of them, of single federations one of each
+        """The trials that stand for their configurations: all of them, or one of each where trials are federations
         (`race.first_trials`)."""
         return race.first_trials(self.frozen) if self.single else [trial.number for trial in self.frozen]
 
     @cached_property
     def levelled(self) -> pd.DataFrame:
-        """`finals` as configurations may be compared: of single federations a row per configuration that ran to its
-        end, its mean without what a seed does to all of them alike (`race.level`)."""
+        """`finals` as configurations may be compared: where trials are single federations a row per configuration that
+        ran to its end, its mean without what a seed does to all of them alike (`race.level`)."""
         import pandas as pd
 
         if not self.single:

@@ -96,6 +96,21 @@ def read_partition(folder: Path, number: int) -> dict[int, np.ndarray]:
     return {seed: np.asarray(rows, dtype=np.int64) for seed, rows in counts.items()}
 
 
+def read_confusion(folder: Path, number: int) -> dict[int, dict[str, np.ndarray]]:
+    """Samples of class i that a trial's global model takes for class j in its last round, (classes, classes), by seed
+    and part of the data (`validation`, `test`); empty where it was not recorded."""
+    stored = read_json(folder / run_folder.trial_folder(number) / run_folder.CONFUSION, missing={})
+    return {
+        int(seed): {
+            part: table
+            for part in ("validation", "test")
+            if _is_table(parts.get(part)) and len(set((table := np.asarray(parts[part], dtype=np.int64)).shape)) == 1
+        }
+        for seed, parts in stored.items()
+        if seed.isascii() and seed.lstrip("-").isdigit() and isinstance(parts, dict)
+    }
+
+
 def read_names(folder: Path, number: int) -> tuple[list[str], list[str]]:
     """The names of a trial's classes and clients; empty where they have none, or these were not recorded."""
     stored = read_json(folder / run_folder.trial_folder(number) / run_folder.PARTITION, missing={})

@@ -86,6 +86,9 @@ class Fake:
     def keep_models(self) -> None:
         """There are none."""
 
+    def confusion(self) -> dict[int, Any]:
+        return {}
+
     def personal_models(self) -> dict[int, Any]:
         return {}
 

@@ -14,6 +14,7 @@ from safetensors import safe_open
 import fedtune
 from fedtune.decisions.early_stopping import Never
 from search_spaces.errors import UserError
+from search_spaces.run_folder import CONFUSION
 from tests.contracts.test_methods import CPU, same, values_for
 from trainables import registry
 from trainables.simulation import evaluation
@@ -151,6 +152,11 @@ def test_a_trial_saves_them_and_a_resumed_one_the_same(
     run(job(tmp_path / "whole", toy, name))
     run(job(tmp_path / "cut", toy, name), steps=2)
     run(job(tmp_path / "cut", toy, name))
+    confusions = [tmp_path / where / CONFUSION for where in ("whole", "cut")]
+    assert [path.exists() for path in confusions] == [name != "local"] * 2
+    if name != "local":
+        assert confusions[0].read_bytes() == confusions[1].read_bytes()
+        assert {of["round"] for of in json.loads(confusions[0].read_text()).values()} == {4}
     for seed in (0, 1):
         one, other = (tmp_path / where / f"clients-{seed}.safetensors" for where in ("whole", "cut"))
         assert one.read_bytes() == other.read_bytes()

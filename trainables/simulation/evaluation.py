@@ -76,6 +76,18 @@ def accuracy(module: nn.Module, data: FederatedData, name: str, test: bool = Tru
     }
 
 
+def confusion(module: nn.Module, data: FederatedData, test: bool) -> dict[str, Tensor]:
+    """How many samples of class i the model takes for class j, `(C, C)`, of the `validation` share, if there is one,
+    and of the `test` set, if it is asked for. `module` holds the model's weights."""
+    classes = data.counts.shape[1]
+    found: dict[str, Tensor] = {}
+    for prefix, part in _parts(data, test):
+        taken = logits_of(module, data, part, torch.arange(len(part.indices))).argmax(dim=1).cpu()
+        counts = torch.bincount(classes * part.y.cpu() + taken, minlength=classes**2)
+        found["validation" if prefix else "test"] = counts.view(classes, classes)
+    return found
+
+
 def _parts(data: FederatedData, test: bool) -> list[tuple[str, Part]]:
     """The validation share, if there is one, then the test set, if it is asked for, with the prefix of their
     metrics."""

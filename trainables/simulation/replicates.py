@@ -129,6 +129,15 @@ class Replicates:
                 found[s.fed.seed] = {k: v.contiguous().cpu() for k, v in params.items()}, card
         return found
 
+    def confusion(self) -> dict[int, dict[str, Any]]:
+        """By seed: the round that has ended last, and what its global model takes the samples of each class for
+        (`evaluation.confusion`). Empty where the method has no global model."""
+        found: dict[int, dict[str, Any]] = {}
+        for s in self.simulations:
+            if (counts := s.confusion()) is not None:
+                found[s.fed.seed] = {"round": s.progress.round} | {name: c.tolist() for name, c in counts.items()}
+        return found
+
     def personal_models(self) -> dict[int, dict[int, tuple[Params, Card]]]:
         """By seed and client: the client's own model as it was measured last, and its card. Empty where clients have no
         models of their own, and before `keep_models`."""

@@ -462,6 +462,13 @@ class Simulation:
         """The model behind global accuracy, None where the method has none."""
         return self.method.global_model(self.config, self.fed, self.progress.state)
 
+    def confusion(self) -> dict[str, Tensor] | None:
+        """What the global model takes the samples of each class for (`evaluation.confusion`), None where there is no
+        such model."""
+        params = self.global_model()
+        test = self.measures_test(self.progress.round)
+        return None if params is None else evaluation.confusion(self._loaded(params), self.data, test)
+
     def save(self) -> Any:
         """The progress as a tree for `checkpoint.save`."""
         return to_tree(self.progress)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces import files, kept_images, leftovers
-from search_spaces.run_folder import CHECKPOINT, CONFIG, LOG, PARTITION, ROUNDS
+from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, PARTITION, ROUNDS
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
@@ -32,7 +32,7 @@ CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
 #: How names of files begin that are written in whole, beside their place first.
-_WRITTEN = (CHECKPOINT, CONFIG, PARTITION, ROUNDS, "model-", "clients-", kept_images.PREFIX)
+_WRITTEN = (CHECKPOINT, CONFIG, CONFUSION, PARTITION, ROUNDS, "model-", "clients-", kept_images.PREFIX)
 
 
 class Resumable(Protocol):
@@ -90,7 +90,7 @@ class TrialFolder:
         """Removes what was computed, and notes the reason in the log. The same rounds give the same numbers again."""
         self.log.write(f"{why} (the trial starts again from round 0)\n")
         images = [path.name for path in self.path.iterdir() if kept_images.of_name(path.name)]
-        for name in (CHECKPOINT, ROUNDS, *images):
+        for name in (CHECKPOINT, CONFUSION, ROUNDS, *images):
             (self.path / name).unlink(missing_ok=True)
 
     def _has_second_round(self, seeds: Sequence[int]) -> bool:
@@ -146,6 +146,12 @@ class TrialFolder:
         path = self.path / f"clients-{seed}.safetensors"
         with _disk(path):
             save_clients(path, found)
+
+    def save_confusion(self, found: Mapping[int, Mapping[str, Any]]) -> None:
+        """Saves what the global models of the last round take the samples of each class for, by seed; nothing where
+        there is none."""
+        if found:
+            files.replace(self.path / CONFUSION, json.dumps({str(seed): counts for seed, counts in found.items()}))
 
     def save_images(self, round_: int | None, images: Mapping[int, Mapping[str, NDArray[np.generic]]]) -> None:
         """Saves what is kept of a round by seed; None: of the data."""

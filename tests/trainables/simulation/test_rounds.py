@@ -262,6 +262,22 @@ def test_a_client_too_small_to_keep_a_sample_is_left_out_of_fairness(toy: Path) 
     assert all(np.isfinite(metrics[name]) for name in ("val_amp", "val_fm", "val_wlp", "amp", "fm", "wlp"))
 
 
+def test_confusion_counts_every_sample_under_its_class_and_what_it_is_taken_for(toy: Path) -> None:
+    """Against the samples one by one, whose predictions are those behind global accuracy."""
+    s = Simulation("fedavg", values_for("fedavg", toy, lr=0.1), 0, torch.device("cpu"))
+    row = s.run_round()
+    found = s.confusion()
+    assert found is not None and s.data.validation is not None
+    for name, prefix, part in (("test", "", s.data.test), ("validation", "val_", s.data.validation)):
+        logits = evaluation.logits_of(s._loaded(s.global_model() or {}), s.data, part, torch.arange(len(part.indices)))
+        expected = np.zeros((s.fed.classes, s.fed.classes), dtype=int)
+        for of, one in zip(part.y.tolist(), logits.tolist(), strict=True):
+            expected[of, max(range(len(one)), key=one.__getitem__)] += 1
+        assert np.array_equal(found[name].numpy(), expected) and not np.array_equal(expected, expected.T)
+        assert np.trace(expected) / expected.sum() == pytest.approx(row[f"{prefix}global_accuracy"])
+    assert Simulation("local", values_for("local", toy), 0, torch.device("cpu")).confusion() is None
+
+
 def test_partial_participation_measures_those_who_trained(toy: Path) -> None:
     _, rows = simulate("fedavg", toy, 1, active_clients=2)
     assert sum(v is not None for v in rows[0]["local_accuracies"]) == 2
