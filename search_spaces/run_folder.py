@@ -51,7 +51,8 @@ trials at once, threads of each, seconds per round, trials per hour, peak MiB of
 what was chosen.
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
-over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory), `error` (one sentence,
+over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory, and the kind of GPU
+where it must be one with more memory), `error` (one sentence,
 where stop_reason is error or diverged), `seed` (final runs and races: the trial's own), `of` (races: the first trial
 of the same configuration, of which this one is a further seed), `went_on` (the round after which a trial had ended that
 goes on since `fedtune extend --rounds`),

@@ -74,6 +74,8 @@ class Job:
     keep_images: bool = False
     #: Share of a GPU, or several GPUs, set aside for this trial; of a part its memory is enforced by torch.
     gpu_share: float = 0.0
+    #: The resource of Ray that stands for the kind of GPU that it must be.
+    gpu_kind: str | None = None
     #: What the trial is to find where it runs.
     environment: Environment = Environment()
     #: The user's own files that hold its method, model or metrics.
@@ -98,12 +100,16 @@ class Ending:
     seconds: float = 0.0
     #: Interrupted because its share of memory did not suffice.
     out_of_memory: bool = False
+    #: Ray's name for the machine where that happened.
+    node: str = ""
 
 
 def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
     """What Ray is to set aside for the job in `config`."""
     job: Job = config["job"]
-    return tune.PlacementGroupFactory([{"CPU": job.cpus} | ({"GPU": job.gpu_share} if job.gpu_share > 0 else {})])
+    gpu = {"GPU": job.gpu_share} if job.gpu_share > 0 else {}
+    kind = {} if job.gpu_kind is None else {job.gpu_kind: 0.001}  # what Ray itself asks for where a kind is named
+    return tune.PlacementGroupFactory([{"CPU": job.cpus} | gpu | kind])
 
 
 def federation(
@@ -328,8 +334,9 @@ class Trial(tune.Trainable):
         if self._note is not None:
             result["note"], self._note = self._note, None
         if self._reason is not None:
+            node = ray.get_runtime_context().get_node_id() if self._out_of_memory else ""
             result["ending"] = Ending(
-                self._reason, self._completed, self._error, curve, self._seconds, self._out_of_memory
+                self._reason, self._completed, self._error, curve, self._seconds, self._out_of_memory, node
             )
         return result
 

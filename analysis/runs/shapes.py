@@ -157,8 +157,11 @@ PROVENANCE: Shape = {
 }
 
 
-def _is_pair(value: Any) -> bool:
-    return each(is_number(0))(value) and len(value) == 2
+def _is_share(value: Any) -> bool:
+    """Cores and GPUs, and the kind of these where they must be of one."""
+    if not isinstance(value, list) or len(value) not in (2, 3):
+        return False
+    return each(is_number(0))(value[:2]) and each(is_text)(value[2:])
 
 
 #: User attributes of a study's trial. (`curve` depends on the objectives: `analysis.runs.study_checks`.)
@@ -166,7 +169,7 @@ ATTRIBUTES: Shape = {
     **dict.fromkeys(("rounds", "seed", OF, PLACE, WENT_ON), _COUNT),
     "seconds": ("a number of at least 0", is_number(0)),
     "stop_reason": (f"one of {', '.join(STOP_REASONS)}", one_of(*STOP_REASONS)),
-    "share": ("cores and GPUs, two numbers of at least 0", _is_pair),
+    "share": ("cores and GPUs, two numbers of at least 0, and perhaps a kind of GPU", _is_share),
     **dict.fromkeys(("error", "from"), _TEXT),
     BESIDE: ("a list of numbers", each(is_whole(0))),
     CONFIRMS: ("true or false", lambda value: isinstance(value, bool)),

@@ -16,6 +16,7 @@ from fedtune.decisions.early_stopping import Rule
 from fedtune.decisions.history import DONE, Answer, History, Next, Part
 from fedtune.decisions.proposals import propose, stop_rule
 from fedtune.execution.outcome import damaged, outcome, reopen, taken_result
+from fedtune.machine.resources import Share
 from fedtune.record.journal import StudyFile, curve
 from search_spaces import run_folder
 from search_spaces.parameter import Value
@@ -40,7 +41,7 @@ class Proposal:
     seeds: tuple[int, ...]
     resumed: bool
     #: Cores and GPUs it goes on with after having run out of memory; None is the experiment's usual share.
-    share: tuple[float, float] | None
+    share: Share | None
 
 
 class Queue:
@@ -131,13 +132,13 @@ class Queue:
             self.history = replace(self.history, late=True)
             self._next = None
 
-    def next_share(self) -> tuple[float, float] | None:
+    def next_share(self) -> Share | None:
         """The share that the next proposal will ask for, where it is not the usual one."""
         return self._share(min(self._waiting)) if self._waiting else None
 
-    def _share(self, number: int) -> tuple[float, float] | None:
+    def _share(self, number: int) -> Share | None:
         found = self.trial(number).user_attrs.get("share")
-        return None if found is None else (float(found[0]), float(found[1]))
+        return None if found is None else Share(float(found[0]), float(found[1]), *found[2:])
 
     def _proposed(self) -> Next | Answer:
         """What `propose` says of the trials as they are now."""
@@ -185,12 +186,12 @@ class Queue:
             self._studies[place].end(own, state, final)
         self._remember(number)
 
-    def again(self, number: int, share: tuple[float, float] | None) -> None:
+    def again(self, number: int, share: Share | None) -> None:
         """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as
         before). The study never sees a failure; and of one that had ended, and is computed again, nothing at all."""
         if share is not None and not self.trial(number).state.is_finished():
             place, own = self._order[number]
-            self._studies[place].set_attribute(own, "share", list(share))
+            self._studies[place].set_attribute(own, "share", [part for part in share if part != ""])
             self._remember(number)
         self._waiting.add(number)
 

@@ -23,7 +23,7 @@ from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.retries import Cause, Death, ProcessDeaths, Shares
 from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
-from fedtune.machine.resources import Machine
+from fedtune.machine.resources import Machine, Share
 from fedtune.machine.server_watch import ServerLoss, ServerWatch
 from fedtune.record.experiment import Placement
 from fedtune.record.journal import NotWritten
@@ -41,6 +41,11 @@ COUNTED_EVERY = 5.0
 
 class _LeaveTune(BaseException):
     """Ends Tune at once, without its cleaning up; no `except Exception` in between keeps it."""
+
+
+def _told(share: Share) -> str:
+    """A share in words."""
+    return f"{share.gpus:.3g} {share.kind or 'GPU'}" if share.gpus > 0 else f"{share.cpus:g} cores"
 
 
 class TuneSession:
@@ -67,7 +72,7 @@ class TuneSession:
         self.failure: BaseException | None = None
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
-        self._shares = Shares(placement)
+        self._shares = Shares(placement, cards=cluster.cards)
         #: Trials whose processes died, and what Ray said of the last one, by its name there.
         self._deaths = ProcessDeaths()
         self._said: dict[str, str] = {}
@@ -159,7 +164,7 @@ class TuneSession:
         if now >= self._counted + COUNTED_EVERY:
             slots = cluster.slot_map(self.placement.cpus, self.placement.gpus)
             if slots != self._slots:
-                self._shares.machines = [Machine(one.cores, one.gpus) for one in slots]
+                self._shares.machines = [Machine(one.cores, one.gpus, one.gpu) for one in slots]
                 self._tell_slots(slots)
             self._counted, self._slots = now, slots
         return max(1, sum(one.slots for one in self._slots))
@@ -193,8 +198,9 @@ class TuneSession:
             signs=e.signs,
             rule=proposal.rule,
             threads=e.threads,
-            cpus=share[0],
-            gpu_share=share[1],
+            cpus=share.cpus,
+            gpu_share=share.gpus,
+            gpu_kind=f"{cluster.KIND}{share.kind}" if share.kind else None,
             data_dir=e.data_dir,
             keep_models=e.kind == "run",
             keep_images=e.keep_images,
@@ -284,7 +290,8 @@ class TuneSession:
     def _put_back(self, number: int, ending: Any, died: Death | None) -> bool:
         """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
         also with the same share, a few times."""
-        more = self._shares.more(number) if died is None or died.of is Cause.MEMORY else None
+        had = cluster.kind_of(ending.node) if ending.out_of_memory and ending.node else None
+        more = self._shares.more(number, had) if died is None or died.of is Cause.MEMORY else None
         if more is None and (died is None or self._deaths.too_often(number)):
             return False
         if more is not None:
@@ -294,7 +301,7 @@ class TuneSession:
         why = "memory did not suffice" if died is None else "the process died"
         if died is not None and died.of is not Cause.OUTSIDE:
             why += f" {died.of.value}"
-        how = "as before" if more is None else f"with {more[1]:.3g} GPU" if more[1] > 0 else f"with {more[0]:g} cores"
+        how = "as before" if more is None else f"with {_told(more)}"
         self.watch.say(
             f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
         )
@@ -304,7 +311,7 @@ class TuneSession:
         if died is not None:
             error = self._deaths.error(number)
         else:
-            had = f"{self._shares[number][1]:.3g} GPU" if self._shares[number][1] > 0 else "the whole machine"
+            had = _told(self._shares[number]) if self._shares[number].gpus > 0 else "the whole machine"
             why = str(ending.error).rstrip(".")
             error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
         return dataclasses.replace(ending, stop_reason="error", error=error)

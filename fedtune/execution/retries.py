@@ -2,7 +2,8 @@
 is to blame in the end.
 
 A trial that ran out of memory goes on from its last checkpoint with twice its share, of a GPU or else of the cores, as
-long as there is more than it had. Others go on beside it. The study sees no failure.
+long as there is more than it had; of a whole GPU, on one of a kind with more memory, where there is such. Others go on
+beside it. The study sees no failure.
 
 A trial whose process died for lack of memory does the same. Of any other death memory is not known to be the reason,
 and the trial goes on with the share that it had, `RETRIES` times. When it dies once more with the same share, the
@@ -21,13 +22,13 @@ of the disk or of the processor.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from fedtune.machine import resources
-from fedtune.machine.resources import Machine
+from fedtune.machine.resources import Machine, Share
 from fedtune.record.experiment import Placement
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
@@ -76,21 +77,24 @@ class Shares:
     it needs is kept free, and what others leave comes together on one GPU or machine within about the time of a trial,
     as others begin in the smaller gaps."""
 
-    def __init__(self, placement: Placement, machines: Sequence[Machine] = ()) -> None:
-        self._usual = placement.cpus, placement.gpus
+    def __init__(
+        self, placement: Placement, machines: Sequence[Machine] = (), cards: Callable[[], Mapping[str, int]] = dict
+    ) -> None:
+        """cards: measures how much memory the kinds of GPUs have; called where a trial needs another one."""
+        self._usual, self._cards = Share(placement.cpus, placement.gpus), cards
         #: Those that are there now.
         self.machines = machines
         self._alone = placement.concurrency == 1
         self._passing = PASSING * placement.concurrency
-        self._of: dict[int, tuple[float, float]] = {}
+        self._of: dict[int, Share] = {}
         #: Trials with another share than usual that have yet to start, and how many others began while one waited.
         self._awaited: set[int] = set()
         self._passed = 0
 
-    def __getitem__(self, number: int) -> tuple[float, float]:
+    def __getitem__(self, number: int) -> Share:
         return self._of[number]
 
-    def begin(self, number: int, larger: tuple[float, float] | None) -> tuple[float, float]:
+    def begin(self, number: int, larger: Share | None) -> Share:
         """The share of a trial that is to start. larger: the one that it was put back with; None: the usual one."""
         self._of[number] = share = self._within(larger)
         self._passed += bool(self._awaited)
@@ -104,17 +108,18 @@ class Shares:
         if not self._awaited:
             self._passed = 0
 
-    def _within(self, larger: tuple[float, float] | None) -> tuple[float, float]:
+    def _within(self, larger: Share | None) -> Share:
         """The share, of which there may be less on these machines."""
         if larger is None:
             return self._usual
         gpus = max(machine.gpus for machine in self.machines)
-        return min(larger[0], self._most_cores()), min(larger[1], max(1.0, gpus))
+        kind = larger.kind if any(machine.kind == larger.kind for machine in self.machines) else ""
+        return Share(min(larger.cpus, self._most_cores()), min(larger.gpus, max(1.0, gpus)), kind)
 
     def _most_cores(self) -> float:
         return max(machine.cores for machine in self.machines)
 
-    def room(self, larger: tuple[float, float] | None, live: Iterable[int]) -> bool:
+    def room(self, larger: Share | None, live: Iterable[int]) -> bool:
         """Whether the next trial may start beside those that are `live`, where some have larger shares than usual."""
         used = [self._of[number] for number in live]
         if larger is None and all(share == self._usual for share in used):
@@ -123,11 +128,14 @@ class Shares:
             return False
         return not used or resources.fit([*used, self._within(larger)], self.machines)
 
-    def more(self, number: int) -> tuple[float, float] | None:
+    def more(self, number: int, had: str | None) -> Share | None:
         """The share with which a trial goes on that ran out of memory; None where it had all there is: without a GPU a
-        trial that ran alone had the whole machine already."""
+        trial that ran alone had the whole machine already. had: the kind of its GPU; None where that is not known."""
         share = self._of[number]
-        return None if self._alone and share[1] == 0 else resources.larger(share, self._most_cores())
+        found = None if self._alone and share.gpus == 0 else resources.larger(share, self._most_cores())
+        if found is None and had is not None and share.gpus >= 1 and len({m.kind for m in self.machines if m.gpus}) > 1:
+            return resources.larger_card(share, had, self._cards())
+        return found
 
 
 class ProcessDeaths:

@@ -167,11 +167,38 @@ def inspector(node: Node) -> Any:
     return api.remote(inspection.Inspector).options(num_cpus=0, scheduling_strategy=there).remote()
 
 
+def kind_of(node: str) -> str | None:
+    """The kind of the GPUs of a machine by Ray's name for it; None where it is not there any more."""
+    return next((one.kind for one in nodes() if one.id == node), None)
+
+
+def cards() -> dict[str, int]:
+    """MiB of memory of a GPU by its kind, each measured on one machine that has such: its smallest GPU's, as its driver
+    says. A kind of which no driver says anything is left out."""
+    import ray
+
+    api: Any = ray  # parts of it are not typed
+    asked = {node.kind: inspector(node).gpus.remote() for node in reversed(nodes()) if node.machine.gpus}
+    found = {}
+    for kind, answer in asked.items():
+        with contextlib.suppress(Exception):  # the machine is lost, or says nothing within a minute
+            sizes = [int(line.rpartition(",")[2].split()[0]) for line in api.get(answer, timeout=60)]
+            found[kind] = min(sizes)
+    return found
+
+
 def slot_map(cpus: float, gpus: float) -> list[Slots]:
     """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room, machine
     by machine."""
     return [
-        Slots(host, address, *machine, kind, resources.room_on(machine.cores, machine.gpus, cpus, gpus))
+        Slots(
+            host,
+            address,
+            machine.cores,
+            machine.gpus,
+            kind,
+            resources.room_on(machine.cores, machine.gpus, cpus, gpus),
+        )
         for host, address, machine, kind, _ in nodes()
     ]
 

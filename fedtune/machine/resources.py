@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,17 @@ class Machine(NamedTuple):
 
     cores: int
     gpus: int
+    #: The kind of its GPUs, as Ray names it; empty where Ray knows none.
+    kind: str = ""
+
+
+class Share(NamedTuple):
+    """What a trial has of a machine."""
+
+    cpus: float
+    gpus: float
+    #: The kind that its GPUs must be of; empty: any.
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,41 +116,49 @@ def crowding(concurrency: int, threads: int, cores: int) -> str | None:
     return f"{turns}; they need more memory and are no faster than --slots {cores}."
 
 
-def larger(share: tuple[float, float], cores: float) -> tuple[float, float] | None:
-    """The share (cores, GPUs) at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up
-    to a whole one; without a GPU twice the cores, up to `cores`, so that fewer run beside it. None where there is no
-    larger one."""
-    cpus, gpus = share
-    if gpus > 0:
-        return (cpus, min(1.0, 2 * gpus)) if gpus < 1 else None
-    return (min(cores, 2 * cpus), 0.0) if cpus < cores else None
+def larger(share: Share, cores: float) -> Share | None:
+    """The share at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up to a whole
+    one; without a GPU twice the cores, up to `cores`, so that fewer run beside it. None where there is no larger
+    one."""
+    if share.gpus > 0:
+        return share._replace(gpus=min(1.0, 2 * share.gpus)) if share.gpus < 1 else None
+    return share._replace(cpus=min(cores, 2 * share.cpus)) if share.cpus < cores else None
+
+
+def larger_card(share: Share, had: str, memory: Mapping[str, int]) -> Share | None:
+    """The same number of whole GPUs, of the kind that has least of those with more memory than the kind that it `had`.
+    None where there is no such kind. memory: of a GPU, by kind."""
+    more = [(size, kind) for kind, size in memory.items() if kind and size > memory.get(had, math.inf)]
+    return share._replace(kind=min(more)[1]) if more and share.gpus >= 1 else None
 
 
 class _Free:
     """What is free of a machine: cores, and of each GPU a part."""
 
     def __init__(self, machine: Machine) -> None:
-        self.cores, self.gpus = float(machine.cores), [1.0] * machine.gpus
+        self.cores, self.gpus, self.kind = float(machine.cores), [1.0] * machine.gpus, machine.kind
 
-    def on(self, share: tuple[float, float]) -> list[int] | None:
+    def on(self, share: Share) -> list[int] | None:
         """The GPUs with room for a share on which the least is left; None where the machine has no room."""
-        cpus, gpus = share
+        cpus, gpus, kind = share
+        if kind not in ("", self.kind):
+            return None
         able = [i for i, left in enumerate(self.gpus) if left >= min(gpus, 1.0) - 1e-6]
         if cpus > self.cores + 1e-6 or len(able) < math.ceil(gpus):
             return None
         return sorted(able, key=lambda i: self.gpus[i])[: math.ceil(gpus)]
 
-    def take(self, share: tuple[float, float], on: Iterable[int]) -> None:
-        self.cores -= share[0]
+    def take(self, share: Share, on: Iterable[int]) -> None:
+        self.cores -= share.cpus
         for i in on:
-            self.gpus[i] -= min(share[1], 1.0)
+            self.gpus[i] -= min(share.gpus, 1.0)
 
 
-def fit(shares: Iterable[tuple[float, float]], machines: Iterable[Machine]) -> bool:
-    """Whether trials with these shares (cores, GPUs) find room side by side: the larger ones first, each where the
-    least is left. A part of a GPU is a part of one."""
+def fit(shares: Iterable[Share], machines: Iterable[Machine]) -> bool:
+    """Whether trials with these shares find room side by side: those that need a kind of GPU and the larger ones first,
+    each where the least is left. A part of a GPU is a part of one."""
     free = [_Free(machine) for machine in machines]
-    for share in sorted(shares, key=lambda share: (share[1], share[0]), reverse=True):
+    for share in sorted(shares, key=lambda share: (bool(share.kind), share.gpus, share.cpus), reverse=True):
         places = [(machine, on) for machine in free if (on := machine.on(share)) is not None]
         if not places:
             return False

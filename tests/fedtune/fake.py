@@ -148,18 +148,28 @@ class Hungry(Fake):
         while len(list(folder.iterdir())) < self.values.get("together", 1) and time.monotonic() < deadline:
             time.sleep(0.01)
 
+    def _had(self) -> float:
+        import ray
+
+        return float(ray.get_runtime_context().get_assigned_resources().get(self.values["resource"], 0.0))
+
+    def _on(self) -> str:
+        """The kind of the GPUs of this machine."""
+        return ""
+
     def step(self) -> list[dict[str, Any]]:
         import ray
         import torch
 
         self._wait_for_others()
-        had = ray.get_runtime_context().get_assigned_resources().get(self.values["resource"], 0.0)
+        had = self._had()
         with Path(self.values["diary"]).open("a") as file:
             note = {
                 "alpha": self.values["alpha"],
                 "round": self.round + 1,
                 "share": had,
                 "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                "on": self._on(),
                 "node": ray.get_runtime_context().get_node_id(),
                 "process": os.getpid(),
                 "begin": time.monotonic(),
@@ -183,6 +193,20 @@ class Hungry(Fake):
             rows = super().step()
             file.write(json.dumps(note | {"end": time.monotonic()}) + "\n")
         return rows
+
+
+class HungryForCard(Hungry):
+    """Runs out of memory in round 2 on all machines but those whose GPUs are of the kind values["resource"]."""
+
+    def _on(self) -> str:
+        import ray
+
+        here = ray.get_runtime_context().get_node_id()
+        (node,) = (node for node in ray.nodes() if node["NodeID"] == here)
+        return next((name.partition(":")[2] for name in node["Resources"] if name.startswith("accelerator_type:")), "")
+
+    def _had(self) -> float:
+        return float(self.values["resource"].endswith(f":{self._on() or None}"))
 
 
 class OfMethod(Fake):

@@ -19,7 +19,7 @@ from fedtune.decisions.history import History, Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, STARTUP, make_sampler
 from fedtune.decisions.proposals import stop_rule
 from fedtune.execution.queue import Proposal, Queue, open_queue
-from fedtune.machine.resources import early, lag
+from fedtune.machine.resources import Share, early, lag
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
@@ -503,13 +503,13 @@ def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_pa
     queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=3), space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None and queue.next_share() is None
-    queue.again(second.number, (4.0, 1.0))
-    queue.again(first.number, (2.0, 0.5))
+    queue.again(second.number, Share(4.0, 1.0, "H100"))
+    queue.again(first.number, Share(2.0, 0.5))
     shares = [queue.next_share()]
     again = queue.propose()
     shares.append(queue.next_share())
     assert again is not None and again.number == first.number
-    assert shares == [(2.0, 0.5), (4.0, 1.0)]
+    assert shares == [Share(2.0, 0.5), Share(4.0, 1.0, "H100")]
 
 
 def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
@@ -599,10 +599,10 @@ def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> N
     queue = Queue([Part(tmp_path / "run", made, space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None and queue.next_share() is None
-    queue.again(first.number, (2.0, 0.5))
-    assert not queue.exhausted and queue.next_share() == (2.0, 0.5)
+    queue.again(first.number, Share(2.0, 0.5))
+    assert not queue.exhausted and queue.next_share() == Share(2.0, 0.5)
     queue = Queue([Part(tmp_path / "run", made, space())])  # a killed driver's successor knows it too
     again = queue.propose()
-    assert again == dataclasses.replace(first, resumed=True, share=(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
+    assert again == dataclasses.replace(first, resumed=True, share=Share(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
     assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"
     assert queue.propose().share is None  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ import pytest
 
 from fedtune.execution import retries
 from fedtune.execution.retries import RETRIES, Cause, ProcessDeaths, Shares, cause, crashes, memory_kills
-from fedtune.machine.resources import Machine
+from fedtune.machine.resources import Machine, Share
 from fedtune.record.experiment import Placement
 from search_spaces import run_folder
 from tests import forked
@@ -193,7 +193,7 @@ def test_while_one_waits_for_a_larger_share_others_go_on(quarters: int, seed: in
     starts within two trials' time, and until then no more is idle than it is to have."""
     draw, machines = random.Random(seed), Machines()
     shares = Shares(Placement(None, 32, 1.0, 0.25), [Machine(16, 4)] * 2)
-    larger = (1.0, quarters / 4)
+    larger = Share(1.0, quarters / 4)
     running: dict[int, tuple[int, int]] = {}  # the end and the GPU, by number
     asked: list[int] = []  # with Ray, that has no place for them yet
     numbers, back, idle = iter(range(10_000)), -1, []
@@ -223,7 +223,7 @@ def test_while_one_waits_for_a_larger_share_others_go_on(quarters: int, seed: in
 def test_nobody_waits_for_ever() -> None:
     """Where others take the room that was kept free, as other searches on the same machines may, they wait at last."""
     shares = Shares(Placement(None, 2, 1.0, 0.0), [Machine(4, 0)])
-    shares.begin(0, (2.0, 0.0))
+    shares.begin(0, Share(2.0, 0.0))
     shares.begin(1, None)
     begun = 1
     while shares.room(None, [0, 1]):

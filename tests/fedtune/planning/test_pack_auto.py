@@ -12,6 +12,7 @@ import pytest
 
 from fedtune.api import resume as resuming
 from fedtune.machine import resources
+from fedtune.machine.resources import Share
 from fedtune.options import SearchRequest
 from fedtune.planning import pack_auto as probe
 from fedtune.planning import timed_federations as measuring
@@ -213,12 +214,35 @@ def test_what_limits_the_choice(
     assert probe.limits(e, asked, here).most == most
 
 
-def test_a_larger_share() -> None:
-    assert resources.larger((1.0, 0.25), 16) == (1.0, 0.5) and resources.larger((1.0, 0.5), 16) == (1.0, 1.0)
-    assert resources.larger((1.0, 0.3333), 16) == (1.0, 0.6666) and resources.larger((1.0, 0.6666), 16) == (1.0, 1.0)
-    assert resources.larger((1.0, 1.0), 16) is None and resources.larger((1.0, 2.0), 16) is None
-    assert resources.larger((1.0, 0.0), 16) == (2.0, 0.0) and resources.larger((10.0, 0.0), 16) == (16, 0.0)
-    assert resources.larger((16.0, 0.0), 16) is None
+@pytest.mark.parametrize(
+    ("had", "then"),
+    [
+        ((1.0, 0.25), (1.0, 0.5)),
+        ((1.0, 0.5), (1.0, 1.0)),
+        ((1.0, 0.3333), (1.0, 0.6666)),
+        ((1.0, 0.6666), (1.0, 1.0)),
+        ((1.0, 0.5, "T4"), (1.0, 1.0, "T4")),
+        ((1.0, 1.0), None),
+        ((1.0, 2.0), None),
+        ((1.0, 0.0), (2.0, 0.0)),
+        ((10.0, 0.0), (16.0, 0.0)),
+        ((16.0, 0.0), None),
+    ],
+)
+def test_a_larger_share(had: tuple[Any, ...], then: tuple[Any, ...] | None) -> None:
+    assert resources.larger(Share(*had), 16) == (None if then is None else Share(*then))
+
+
+@pytest.mark.parametrize(
+    ("had", "gpus", "then"),
+    [("T4", 1.0, "A10G"), ("A10G", 1.0, "H100"), ("", 2.0, "H100"), ("H100", 1.0, None), ("T4", 0.5, None)]
+    + [("L4", 1.0, None)],  # of which no driver said anything
+)
+def test_a_larger_card_is_the_next_larger_one(had: str, gpus: float, then: str | None) -> None:
+    """One of no kind that Ray knows has memory too, but cannot be asked for."""
+    memory = {"H100": 81559, "T4": 15360, "": 48000, "A10G": 24564, "V100": 16384 - 1024}
+    found = resources.larger_card(Share(2.0, gpus), had, memory)
+    assert found == (None if then is None else Share(2.0, gpus, then))
 
 
 @pytest.mark.parametrize(
@@ -237,13 +261,16 @@ def test_a_larger_share() -> None:
         ([(5, 1.0), (2, 1.0), (5, 0.25)], False),  # of cores four and one are left
         ([(7, 1.0)], False),
         ([(6, 0.0), (6, 0.0), (2, 0.0), (2, 0.0), (2, 0.0)], True),
+        ([(1, 2.0), (1, 1.0, "H100"), (1, 1.0, "H100")], True),
+        ([(1, 1.0, "H100")] * 3, False),
+        ([(1, 1.0, "T4")], False),
         ([(6, 0.0), (6, 0.0), (4, 0.0), (3, 0.0)], False),  # seven are left, in two places of which none has three
     ],
 )
-def test_trials_fit_side_by_side(shares: list[tuple[float, float]], fit: bool) -> None:
-    """On two machines of two GPUs and six cores, and one of six cores without."""
-    machines = [resources.Machine(6, 2), resources.Machine(6, 0), resources.Machine(6, 2)]
-    assert resources.fit(shares, machines) == fit
+def test_trials_fit_side_by_side(shares: list[tuple[Any, ...]], fit: bool) -> None:
+    """On two machines of two GPUs and six cores, of which one has H100, and one of six cores without."""
+    machines = [resources.Machine(6, 2), resources.Machine(6, 0), resources.Machine(6, 2, "H100")]
+    assert resources.fit([Share(*share) for share in shares], machines) == fit
 
 
 def test_a_crowd_is_told() -> None:
