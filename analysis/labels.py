@@ -53,6 +53,17 @@ def entry(raw: object, letters: int = LEGEND) -> str:
     return text(written if len(written) <= letters else f"{written[:half].rstrip()} … {written[3 - half :].lstrip()}")
 
 
+def class_name(names: Sequence[str], label: int, letters: int = SHORTEST) -> str:
+    """The name of a class as `cut` writes it, its number where it has none."""
+    return cut(names[label], letters) if label < len(names) else str(label)
+
+
+def class_title(names: Sequence[str], label: int) -> str:
+    """The same by itself: `dog`, or `class 3` where the name is no more than a number."""
+    found = class_name(names, label, LEGEND)
+    return f"class {label}" if found == str(label) else found
+
+
 def number(value: object, digits: int = 4) -> str:
     """A short form of a recorded value: `0.25`, `1e-05`, `fedrolex`, `yes`, `–` where there is none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):

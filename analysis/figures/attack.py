@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._image_grid import ImageGrid, height_of, image_grid, place_grid, without_axes
-from analysis.labels import Labels, text
+from analysis.labels import Labels, class_title, text
 from analysis.runs import Run, run_names
 from analysis.runs.images import read_arrays
 from search_spaces import run_folder
@@ -33,6 +33,8 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
+    #: Names of the classes by data set; empty where they have none.
+    classes: Mapping[str, Sequence[str]]
     note: str
 
 
@@ -47,6 +49,7 @@ class _Found:
     recovered: NDArray[Any]
     psnr: NDArray[Any]
     label: NDArray[Any]
+    classes: Sequence[str]
 
 
 def _found(runs: Sequence[Run]) -> Iterator[_Found]:
@@ -63,7 +66,7 @@ def _found(runs: Sequence[Run]) -> Iterator[_Found]:
         if one.shape != other.shape or not psnr.shape == label.shape == one.shape[:1]:
             continue
         dataset = Path(str(run.config(trial).get("dataset") or run.value("dataset", "data"))).name
-        yield _Found(run, name, dataset, one, other, psnr, label)
+        yield _Found(run, name, dataset, one, other, psnr, label, run.names(trial)[0])
 
 
 def needs(runs: Sequence[Run]) -> str | None:
@@ -93,7 +96,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     chosen = {key for dataset, own in table.groupby("dataset", sort=False) for key in _chosen(str(dataset), own)}
     keys = list(zip(table["dataset"], table["image"], strict=True))
     shown = table[[key in chosen for key in keys]].reset_index(drop=True)
-    return Drawing(shown, _note(shown, len(set(keys) - chosen)))
+    return Drawing(shown, {one.dataset: one.classes for one in every}, _note(shown, len(set(keys) - chosen)))
 
 
 def _chosen(dataset: str, own: pd.DataFrame) -> set[tuple[str, int]]:
@@ -119,7 +122,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     columns, sets = list(dict.fromkeys(df["column"])), list(dict.fromkeys(df["dataset"]))
     heights: list[int] = []
     for panel, dataset in enumerate(sets, start=1):
-        made = _panel(figure, panel, df[df["dataset"] == dataset], columns)
+        made = _panel(figure, panel, df[df["dataset"] == dataset], columns, drawing.classes[dataset])
         heights.append(height_of(made, min(860, 130 * (len(columns) + 1)), most=620))
     least = _COLUMN * (len(columns) + 1) + 90
     low = height_of(made, max(280, least - 90))
@@ -130,7 +133,9 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     return without_axes(figure)
 
 
-def _panel(figure: go.Figure, panel: int, own: pd.DataFrame, columns: Sequence[str]) -> ImageGrid:
+def _panel(
+    figure: go.Figure, panel: int, own: pd.DataFrame, columns: Sequence[str], classes: Sequence[str]
+) -> ImageGrid:
     """The images of one data set: originals first, then a column of each method."""
     numbers = sorted(set(own["image"]))
     held = {(i, c): (r, p) for i, c, r, p in own[["image", "column", "recovered", "psnr"]].itertuples(index=False)}
@@ -138,7 +143,7 @@ def _panel(figure: go.Figure, panel: int, own: pd.DataFrame, columns: Sequence[s
     tiles = [[first.loc[i, "original"], *(held.get((i, c), (None, 0))[0] for c in columns)] for i in numbers]
     made = image_grid(tiles, below=0.3)
     heads = ["original", *map(text, columns)]
-    place_grid(figure, panel, made, "", heads, "", [f"class {first.loc[i, 'label']}" for i in numbers])
+    place_grid(figure, panel, made, "", heads, "", [class_title(classes, int(first.loc[i, "label"])) for i in numbers])
     half = 0.57 * first.iloc[0]["original"].shape[1]
     under = [
         (x, y + half, f"{held[i, c][1]:.1f}")

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures._image_grid import height_of, image_grid, place_grid, without_axes
-from analysis.labels import Labels
+from analysis.labels import Labels, class_name
 from analysis.runs import Run
 from analysis.runs.images import images_of_run
 from search_spaces.kept_images import LEAST, SOURCES, is_plane
@@ -26,6 +26,8 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
+    #: Names of the classes; empty where they have none.
+    classes: Sequence[str]
     note: str
 
 
@@ -63,7 +65,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     note = f"Trial {trial}, seed {seed}, after round {round_}."
     if table["mean"].isna().any():
         note += f" A place is empty where nothing was taken for the class, or fewer than {LEAST} images train it."
-    return Drawing(table, note)
+    return Drawing(table, runs[0].names(trial)[0], note)
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
@@ -73,7 +75,15 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     parts = [classes[i : i + ROW] for i in range(0, len(classes), ROW)]
     for panel, part in enumerate(parts, start=1):
         made = image_grid([[held.get((source, label)) for label in part] for source in sources])
-        place_grid(figure, panel, made, "class", [str(c) for c in part], "", [_NAMES[s] for s in sources])
+        place_grid(
+            figure,
+            panel,
+            made,
+            "class",
+            [class_name(drawing.classes, c) for c in part],
+            "",
+            [_NAMES[s] for s in sources],
+        )
     high, low = height_of(made, 860, most=340), height_of(made, 240)
     return without_axes(
         style.panels(figure, [""] * len(parts), columns=1, height=high, low=low, left=110, note=drawing.note)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.labels import Labels, text
+from analysis.labels import Labels, class_title, text
 from analysis.runs import Run, run_names
 from analysis.runs.images import Arrays, images_of_trial
 from search_spaces.kept_images import FEATURES, FIXED
@@ -36,6 +36,8 @@ class FeaturesPanel:
     params: Mapping[str, object]
     round: int
     arrays: Arrays
+    #: Names of the classes; empty where they have none.
+    classes: Sequence[str] = ()
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -60,7 +62,7 @@ def _panels(runs: Sequence[Run]) -> Iterator[FeaturesPanel]:
             for round_ in reversed(found.rounds[found.seed] if found.rounds else ()):
                 arrays = found.at(found.seed, round_)
                 if FEATURES in arrays:
-                    yield FeaturesPanel(name, trial.number, trial.params, round_, arrays)
+                    yield FeaturesPanel(name, trial.number, trial.params, round_, arrays, run.names(trial.number)[0])
                     break
 
 
@@ -102,7 +104,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     for index, panel in enumerate(drawing.panels):
         own = df[df["panel"] == index]
         for source in _MARKS:
-            _dots(figure, index + 1, source, own[own["source"] == source])
+            _dots(figure, index + 1, source, own[own["source"] == source], panel.classes)
         first, second = (f"{100 * share:.0f} % of the variance" for share in panel.shares)
         style.title_axes(figure, index + 1, f"first component, {first}", f"second, {second}")
     entries = sum(trace.showlegend is not False for trace in figure.data)
@@ -124,18 +126,18 @@ def _titles(panels: Sequence[FeaturesPanel], labels: Labels) -> list[str]:
     return titles
 
 
-def _dots(figure: go.Figure, panel: int, source: str, own: pd.DataFrame) -> None:
+def _dots(figure: go.Figure, panel: int, source: str, own: pd.DataFrame, classes: Sequence[str]) -> None:
     """The points of one source, a colour for each class; the legend names a class once."""
     name, symbol, size, opacity = _MARKS[source]
     for label in sorted(set(own["class"])):
-        points = own[own["class"] == label]
+        points, title = own[own["class"] == label], class_title(classes, label)
         figure.add_trace(
             go.Scatter(
                 x=points["x"],
                 y=points["y"],
                 mode="markers",
-                name=f"class {label}",
-                legendgroup=f"class {label}",
+                name=title,
+                legendgroup=title,
                 showlegend=panel == 1 and source == "made",
                 marker={
                     "color": style.CYCLE[label % len(style.CYCLE)],
@@ -143,7 +145,7 @@ def _dots(figure: go.Figure, panel: int, source: str, own: pd.DataFrame) -> None
                     "symbol": symbol,
                     "opacity": opacity,
                 },
-                hovertemplate=f"class {label}, {name}: %{{x:.2f}}, %{{y:.2f}}<extra></extra>",
+                hovertemplate=f"{title}, {name}: %{{x:.2f}}, %{{y:.2f}}<extra></extra>",
                 **style.axes(panel),
             )
         )

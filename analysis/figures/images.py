@@ -16,7 +16,7 @@ from analysis import style
 from analysis.figure import Figure
 from analysis.figures._common import sample
 from analysis.figures._image_grid import height_of, image_grid, place_grid, without_axes
-from analysis.labels import Labels
+from analysis.labels import Labels, class_name
 from analysis.runs import Run
 from analysis.runs.images import Arrays, KeptImages, images_of_run
 from search_spaces.kept_images import SOURCES, is_plane
@@ -35,6 +35,8 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
+    #: Names of the classes; empty where they have none.
+    classes: Sequence[str]
     note: str
 
 
@@ -89,7 +91,7 @@ def data(runs: Sequence[Run]) -> Drawing:
         note += " Where a place is empty, no image was taken for that class."
     if most < classes:
         note += f" The first {most} of {classes} classes are drawn."
-    return Drawing(table, note)
+    return Drawing(table, runs[0].names(found.trial)[0], note)
 
 
 def _originals(found: KeptImages) -> NDArray[Any]:
@@ -110,7 +112,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         of_data = source == "data"
         ticks = ["" if of_data or k else str(r) for r, k in columns]
         title = "test images" if of_data else "round"
-        place_grid(figure, panel, made, title, ticks, "class", [str(label) for label in classes])
+        place_grid(figure, panel, made, title, ticks, "class", [class_name(drawing.classes, c) for c in classes])
         titles.append(_NAMES[source])
         heights.append(height_of(made, _WIDTHS[len(sources)]))
     return without_axes(

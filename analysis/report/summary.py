@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from search_spaces.shell import quote
 
 #: What is said of the data's spread: parameter and words.
 SPREAD = (("clients", "clients"), ("omega", "ω"), ("rho", "ρ"))
+#: Partitions that have no such number.
+WITHOUT_OMEGA = ("iid", "natural", "pathological")
 
 
 @dataclass(frozen=True)
@@ -177,14 +180,17 @@ def _seeds_of_configurations(run: Run) -> Fact:
 
 
 def _data(run: Run, told: set[str]) -> Fact:
-    """The data set, and how it is spread over clients."""
-    said = []
+    """The data set, a file by its own name, and how it is spread over clients."""
+    name, _, columns = str(run.value("dataset", "–")).partition("?")
+    said = [columns.replace("&", ", ").replace("=", " ")] if columns else []
     for key, words in SPREAD:
+        if key == "omega" and run.value("partition") in WITHOUT_OMEGA:
+            continue
         if (value := run.value(key)) is not None:
             hint = f" ({KEYS[key]})" if key in KEYS and key not in told else ""
             said.append(f"{words} {number(value)}{hint}")
             told.add(key)
-    return Fact("Data set", str(run.value("dataset", "–")), " · ".join(said))
+    return Fact("Data set", os.path.basename(name) if os.path.isabs(name) else name, " · ".join(said))
 
 
 def _time(run: Run) -> Fact:

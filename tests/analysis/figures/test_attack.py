@@ -15,6 +15,7 @@ from analysis.figures import attack
 from analysis.labels import Labels
 from analysis.runs import Run, load_run
 from search_spaces import run_folder
+from tests.analysis.figures.kept import name_classes
 from tests.analysis.figures.test_images import pixels
 
 SHAPE = (1, 4, 4)
@@ -63,6 +64,8 @@ def test_a_column_per_method_and_a_panel_per_data_set(root: Path, tmp_path: Path
     x, y = drawn.layout.xaxis.tickvals, drawn.layout.yaxis.tickvals
     assert [int(sheet[int(y[1]), int(at), 0]) for at in x] == [20, 21, 21]
     assert list(drawn.data[1].text) == ["5.0", "5.0", "6.0", "6.0"]
+    named = [name_classes(run, ["zero", "one"]) for run in runs[:2]]
+    assert list(attack.plot(attack.data(named), Labels()).layout.yaxis.ticktext) == ["zero", "one"]
 
 
 def test_every_method_is_shown_though_its_clients_hold_other_images(root: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from analysis.labels import Labels
 from analysis.runs import Run, load_run
 from analysis.runs import images as kept_files
 from search_spaces import kept_images, run_folder
+from tests.analysis.figures.kept import name_classes
 
 SEED = 7
 
@@ -56,6 +57,13 @@ def test_the_last_round_is_drawn_in_the_units_of_features(run: Run) -> None:
     assert drawn.layout.xaxis.title.text == "first component, 62 % of the variance"
     assert drawn.layout.yaxis.title.text == "second, 21 % of the variance"
     assert [trace.name for trace in drawn.data if trace.showlegend is not False] == ["class 0", "class 1"]
+
+
+def test_classes_have_the_names_of_the_data(run: Run) -> None:
+    """A number alone is no name."""
+    named = name_classes(run, ["<cat>", "1"])
+    drawn = features.plot(features.data([named]), Labels.of([named]))
+    assert [trace.name for trace in drawn.data if trace.showlegend is not False] == ["&lt;cat&gt;", "class 1"]
 
 
 def test_runs_side_by_side_are_called_by_their_names(run: Run, tmp_path: Path) -> None:

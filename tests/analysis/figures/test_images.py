@@ -18,7 +18,7 @@ from analysis.runs import Run
 from analysis.runs.images import images_of_run, read_images
 from search_spaces import kept_images
 from tests.analysis.figures import kept
-from tests.analysis.figures.kept import SHAPE, grey, of_round, with_images
+from tests.analysis.figures.kept import SHAPE, grey, name_classes, of_round, with_images
 
 
 @pytest.fixture
@@ -45,6 +45,13 @@ def test_the_picture_has_each_image_in_its_place(run: Run) -> None:
     assert level[0, 0] == level[1, 1] == (10, 10, 10, 255)
     assert level[0, 2] == level[0, 3] == level[1, 2] == (30, 30, 30, 255)
     assert level[1, 3][3] == 0  # not painted
+
+
+def test_rows_and_columns_have_the_names_of_classes(run: Run) -> None:
+    named = name_classes(run, ["a very long name", "dog"])
+    assert list(images.plot(images.data([named]), Labels()).layout.yaxis.ticktext) == ["a very long…", "dog"]
+    averaged = name_classes(with_originals(run), ["cat", "dog"])
+    assert list(averages.plot(averages.data([averaged]), Labels()).layout.xaxis.ticktext) == ["cat", "dog"]
 
 
 def with_originals(run: Run) -> Run:

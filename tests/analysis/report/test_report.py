@@ -22,12 +22,14 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.figures import figures
+from analysis.labels import Labels
 from analysis.next_commands import export_command
 from analysis.report import build
 from analysis.report.anonymous import without_places
 from analysis.report.build import document
 from analysis.report.files import write_tables
 from analysis.report.page import script_json, write
+from analysis.report.summary import WITHOUT_OMEGA, facts
 from analysis.runs import Run, load_run
 from analysis.tables.compare import compare
 from fedtune.cli import app
@@ -37,6 +39,7 @@ from tests import study_file
 from tests.analysis import synthetic
 from tests.analysis.browser import BROWSER, Shown
 from tests.analysis.page_text import data_of
+from trainables.data.partition import RECIPES, partition
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +141,21 @@ def test_failures_are_listed_with_their_reasons(page: Callable[[str], str]) -> N
 
 def test_figures_that_cannot_be_drawn_say_why(page: Callable[[str], str]) -> None:
     assert "The heat map needs two searched parameters; this run searched only lr." in page("other")
+
+
+def test_a_table_is_called_by_its_file_and_omega_stands_where_it_counts(tmp_path: Path) -> None:
+    plain = {"dataset": f"{tmp_path}/people.csv?label=y&client=hospital", "partition": "natural", "omega": 0.1}
+    run = load_run(synthetic.write(tmp_path / "own", trials=4, failures=False, fixed=plain))
+    text = html.unescape(re.sub(r"<[^>]*>", " ", facts(run, Labels.of([run], markup=False))))
+    assert "Data set  people.csv label y, client hospital · clients 10" in text and "ω" not in text
+
+    def dealt(recipe: str, omega: float) -> list[list[int]]:
+        rng = np.random.default_rng(0)
+        found = partition(recipe, np.arange(400) % 4, 4, classes=4, rng=rng, omega=omega)
+        return [sorted(part.tolist()) for part in found]
+
+    ignored = {recipe for recipe in RECIPES if dealt(recipe, 0.1) == dealt(recipe, 100.0)}
+    assert ignored | {"natural"} == set(WITHOUT_OMEGA)
 
 
 def test_a_paper_beside_another_data_set_is_not_compared(page: Callable[[str], str]) -> None:
