@@ -90,12 +90,12 @@ class Posterior:
 
     def __init__(self, parts: Sequence[Part], freedom: int, last_round: float = 0.0) -> None:
         self.parts, self.freedom, self.last_round = parts, freedom, last_round
-        self._weights = np.array([part.weight for part in parts])
+        self.weights = np.array([part.weight for part in parts])
 
     @cached_property
     def mean(self) -> Floats:
         """(m,)"""
-        found: Floats = self._weights @ np.stack([part.mean for part in self.parts])
+        found: Floats = self.weights @ np.stack([part.mean for part in self.parts])
         return found
 
     @cached_property
@@ -127,25 +127,25 @@ class Posterior:
         """(m,): the variance of a mixture of t distributions, by part their centres and squared scales (m,)."""
         wider = self.freedom / (self.freedom - 2) if self.freedom > 2 else 3.0
         within = np.stack([wider * scale + mean**2 for mean, scale in zip(means, scales, strict=True)])
-        found: Floats = np.maximum(self._weights @ within - (self._weights @ np.stack(means)) ** 2, 0.0)
+        found: Floats = np.maximum(self.weights @ within - (self.weights @ np.stack(means)) ** 2, 0.0)
         return found
 
     @cached_property
     def own(self) -> float:
         """Variance of what a seed does to one configuration alone: the noise of paired comparisons."""
-        return float(self._weights @ np.array([part.own for part in self.parts]))
+        return float(self.weights @ np.array([part.own for part in self.parts]))
 
     @cached_property
     def shared(self) -> float:
         """Variance of what a seed does to all configurations alike."""
-        return float(self._weights @ np.array([part.shared for part in self.parts]))
+        return float(self.weights @ np.array([part.shared for part in self.parts]))
 
     def better(self, one: int, other: int) -> float:
         """The probability that the mean of `one` is above that of `other`."""
         from scipy.special import stdtr  # what `scipy.stats.t.cdf` calls, which takes a hundred times as long
 
         centre, squares = self._difference(one, other)
-        return float(self._weights @ stdtr(self.freedom, centre / np.sqrt(np.maximum(squares, 1e-300))))
+        return float(self.weights @ stdtr(self.freedom, centre / np.sqrt(np.maximum(squares, 1e-300))))
 
     def above(self, one: int, bound: float) -> float:
         """The probability that the mean of `one` is above `bound`."""
@@ -153,21 +153,26 @@ class Posterior:
 
         centre = np.array([part.mean[one] for part in self.parts])
         scale = np.sqrt(np.maximum([part.covariance[one, one] for part in self.parts], 1e-300))
-        return float(self._weights @ stdtr(self.freedom, (centre - bound) / scale))
+        return float(self.weights @ stdtr(self.freedom, (centre - bound) / scale))
 
     def interval(self, one: int, level: float, fresh: int | None = None) -> tuple[float, float]:
         """The central interval that holds the mean of `one` over all seeds with probability `level`, or its mean over
         so many `fresh` ones, which those seeds' own noise moves, that of their last rounds included."""
+        return averaged([(self, one)], level, fresh)[1]
+
+    def means(self, one: int, fresh: int | None) -> tuple[Floats, Floats]:
+        """By part, centre and squared scale of the mean of `one`, over all seeds or as `interval` has it."""
         centre = np.array([part.mean[one] for part in self.parts])
         moved = [0.0 if fresh is None else (part.own + part.shared + self.last_round) / fresh for part in self.parts]
         squares = [part.covariance[one, one] + more for part, more in zip(self.parts, moved, strict=True)]
-        return self._central(centre, np.array(squares), level)
+        return centre, np.array(squares)
 
     def apart(self, one: int, other: int, level: float) -> tuple[float, float, float]:
         """By how much the mean of `one` is above that of `other`, which have values: what is expected, and the central
         interval that holds it with probability `level`. What a seed does to both alike cancels."""
         centre, squares = self._difference(one, other)
-        return (float(self._weights @ centre), *self._central(centre, squares, level))
+        freedom = np.full(len(self.parts), self.freedom)
+        return (float(self.weights @ centre), *_central(self.weights, freedom, centre, squares, level))
 
     def _difference(self, one: int, other: int) -> tuple[Floats, Floats]:
         """By part, centre and squared scale of the mean of `one` minus that of `other`."""
@@ -175,23 +180,37 @@ class Posterior:
         covariances = (part.covariance for part in self.parts)
         return centre, np.array([c[one, one] + c[other, other] - 2 * c[one, other] for c in covariances])
 
-    def _central(self, centre: Floats, squares: Floats, level: float) -> tuple[float, float]:
-        """The central interval of a mixture of t distributions, by part their centres and squared scales."""
-        from scipy.special import stdtr
 
-        scale = np.sqrt(np.maximum(squares, 1e-300))
-        least = max(1e-12, 8 * float(np.spacing(np.abs(centre).max())))  # values that are all equal have no scale
-        reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + least
+def averaged(
+    beliefs: Sequence[tuple[Posterior, int]], level: float, fresh: int | None = None
+) -> tuple[float, tuple[float, float]]:
+    """The mean of one configuration, its place in each of several beliefs, where each of them is as credible as the
+    others: what is expected, and the central interval as of `Posterior.interval`."""
+    found = [belief.means(one, fresh) for belief, one in beliefs]
+    weights = np.concatenate([belief.weights for belief, _ in beliefs]) / len(beliefs)
+    freedom = np.concatenate([np.full(len(belief.parts), belief.freedom) for belief, _ in beliefs])
+    centre, squares = (np.concatenate(several) for several in zip(*found, strict=True))
+    return float(weights @ centre), _central(weights, freedom, centre, squares, level)
 
-        def bound(probability: float) -> float:
-            # Halved until no float lies between: it rises, and scipy.optimize takes longer to import than this.
-            low, high = float(centre.min()) - reach, float(centre.max()) + reach
-            while low < (middle := (low + high) / 2) < high:
-                over = float(self._weights @ stdtr(self.freedom, (middle - centre) / scale)) > probability
-                low, high = (low, middle) if over else (middle, high)
-            return low
 
-        return bound((1 - level) / 2), bound((1 + level) / 2)
+def _central(weights: Floats, freedom: Floats, centre: Floats, squares: Floats, level: float) -> tuple[float, float]:
+    """The central interval of a mixture of t distributions, by part their weights, degrees of freedom, centres and
+    squared scales."""
+    from scipy.special import stdtr
+
+    scale = np.sqrt(np.maximum(squares, 1e-300))
+    least = max(1e-12, 8 * float(np.spacing(np.abs(centre).max())))  # values that are all equal have no scale
+    reach = 1 / max(1 - level, 1e-9) * 10 * float(scale.max()) + float(np.ptp(centre)) + least
+
+    def bound(probability: float) -> float:
+        # Halved until no float lies between: it rises, and scipy.optimize takes longer to import than this.
+        low, high = float(centre.min()) - reach, float(centre.max()) + reach
+        while low < (middle := (low + high) / 2) < high:
+            over = float(weights @ stdtr(freedom, (middle - centre) / scale)) > probability
+            low, high = (low, middle) if over else (middle, high)
+        return low
+
+    return bound((1 - level) / 2), bound((1 + level) / 2)
 
 
 def posterior(found: Federations) -> Posterior:

@@ -8,6 +8,11 @@ after the last round over all seeds, those included that nobody has run.
 A configuration that did not reach the target of `rounds_to_target` or `bytes_to_target` on one of its seeds has no such
 mean, so it has no place in the model.
 
+Where a search ends with a confirmation (`fedtune.decisions.confirmation`), two beliefs about the winner's mean are as
+credible as each other: that of all federations, and that of the confirmed configurations' federations alone. In the
+first all others say how large the noise is and what the winner's neighbours are like, which may be wrong where it is;
+the second knows little but what several seeds measured.
+
 A federation's last value is one round's, so the second half of its curve stands for it. A trial that was stopped early
 informs the model about its neighbours: its last value, plus what trials that ran to their end gained from that round
 on, as unsure as that is. `analysis.estimate.ends` has both. What one says that lost what it had learnt stays its own
@@ -27,8 +32,9 @@ import numpy as np
 
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.ends import Measured, ends_of
-from analysis.estimate.posterior import Federations, Floats, Posterior, posterior
+from analysis.estimate.posterior import Federations, Floats, Posterior, averaged, posterior
 from analysis.estimate.stability import unstable
+from search_spaces import run_folder
 from search_spaces.metrics import is_unreached
 
 if TYPE_CHECKING:
@@ -61,6 +67,8 @@ class Standing:
     candidates: tuple[int, ...] = ()
     #: Places of configurations of which a federation is under way.
     running: tuple[int, ...] = ()
+    #: Where some were confirmed: the standing by the federations of these configurations alone.
+    confirmed: Standing | None = None
 
     @property
     def able(self) -> list[int]:
@@ -165,6 +173,10 @@ def standing(
         unstable=tuple({place[m.configuration] for m in fallen}),
         running=under_way,
     )
+    further = {configuration(trial) for trial in trials if trial.user_attrs.get(run_folder.CONFIRMS)}
+    confirmed = None
+    if further and not candidates and not running and len(further) < len(keys):
+        confirmed = standing([trial for trial in trials if configuration(trial) in further], sign, by_seed)
     all_seeds = len({seed for m in found for seed in m.seeds})
     seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
     return Standing(
@@ -176,6 +188,7 @@ def standing(
         tuple(sorted({m.trial.number for m in fallen})),
         tuple(range(len(points), len(points) + len(candidates))),
         under_way,
+        confirmed,
     )
 
 
@@ -190,8 +203,11 @@ def estimate(
     lies beyond. fresh: the interval is that of its mean over so many fresh seeds, in place of all there could be.
     paper: the trial that has the paper's values, for a comparison with the winner."""
     (best, *others), belief, sign = found.ranking, found.belief, found.sign
-    said = [sign * float(belief.mean[best]), *(sign * bound for bound in belief.interval(best, level, fresh))]
-    mean, *around = (min(max(value, ends[0]), ends[1]) for value in said)
+    beliefs, number = [(belief, best)], found.numbers[best]
+    if found.confirmed is not None and number in found.confirmed.numbers:
+        beliefs.append((found.confirmed.belief, found.confirmed.numbers.index(number)))
+    expected, bounds = averaged(beliefs, level, fresh)
+    mean, *around = (min(max(sign * value, ends[0]), ends[1]) for value in (expected, *bounds))
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     known = paper if paper in found.numbers else None
     gain, *between = (None,) * 3 if known is None else belief.apart(best, found.numbers.index(known), level)

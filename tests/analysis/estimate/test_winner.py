@@ -378,3 +378,64 @@ def test_many_seeds_are_not_counted():
     assert said.endswith("; about 1000 seeds of each would tell the first two apart.")
     said = sentences(dataclasses.replace(SAID, settled_by=None), lambda v: f"{v:.2f}")[-1]
     assert said.endswith("between configurations (0.02).")
+
+
+def confirmed_trials():
+    """Nine configurations on seed 0, and two of them on two further seeds that confirm."""
+    rng = np.random.default_rng(8)
+    before = [(0.002 * 1.5**i, 0.6 - 0.05 * abs(i - 6) + 0.01 * float(rng.normal())) for i in range(9)]
+    further = [(0.002 * 1.5**i, 0.64 + 0.03 * float(rng.normal()), k) for k in (1, 2) for i in (6, 5)]
+    first = [(lr, value, TrialState.COMPLETE, {"seed": 0}) for lr, value in before]
+    last = [(lr, value, TrialState.COMPLETE, {"seed": k, "confirms": True}) for lr, value, k in further]
+    return trials(*first, *last)
+
+
+@pytest.mark.parametrize("fresh", [None, 3])
+def test_a_confirmed_winner_is_believed_by_all_and_by_the_confirmed_alone(fresh):
+    """Both alike: the mean is halfway, and below the interval's bounds lie 5 and 95 % of the two mixtures together."""
+    from scipy import stats
+
+    given = confirmed_trials()
+    found = standing(given, 1.0)
+    said = estimate(found, fresh=fresh)
+    key = given[said.trial].params
+    own = [t for t in given if t.params in ({"lr": 0.002 * 1.5**5}, {"lr": 0.002 * 1.5**6})]
+    assert key in [t.params for t in own] and len(own) == 6
+    unmarked = [unmarked_trial(t) for t in given]
+    two = [standing(unmarked, 1.0), standing([t for t in unmarked if t.params in [o.params for o in own]], 1.0)]
+    places = [one.numbers.index(said.trial) for one in two]
+    assert said.mean == pytest.approx(np.mean([one.belief.mean[at] for one, at in zip(two, places, strict=True)]))
+    for bound, level in ((said.low, 0.05), (said.high, 0.95)):
+        below = []
+        for one, at in zip(two, places, strict=True):
+            for part in one.belief.parts:
+                moved = 0.0 if fresh is None else (part.own + part.shared + one.belief.last_round) / fresh
+                scale = math.sqrt(part.covariance[at, at] + moved)
+                below.append(part.weight * stats.t(one.belief.freedom, part.mean[at], scale).cdf(bound))
+        assert sum(below) / 2 == pytest.approx(level, abs=1e-6)
+    assert found.ranked == two[0].ranked, "who wins is said by all"
+    assert estimate(two[0]).mean != pytest.approx(said.mean, abs=1e-4)
+
+
+def unmarked_trial(trial):
+    """The trial without the mark of a confirmation."""
+    found = create_trial(
+        value=trial.value,
+        params=trial.params,
+        distributions=trial.distributions,
+        user_attrs={"seed": trial.user_attrs["seed"]},
+    )
+    found.number = trial.number
+    return found
+
+
+def test_a_winner_that_was_not_confirmed_is_believed_by_all_alone():
+    """As where a search was extended and found a better one."""
+    better = trials(
+        *[(t.params["lr"], t.value, TrialState.COMPLETE, dict(t.user_attrs)) for t in confirmed_trials()],
+        (0.05, 0.95, TrialState.COMPLETE, {"seed": 0}),
+    )
+    found = standing(better, 1.0)
+    said = estimate(found)
+    assert better[said.trial].params == {"lr": 0.05} and found.confirmed is not None
+    assert said.mean == pytest.approx(found.belief.mean[found.ranking[0]])
