@@ -443,7 +443,7 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
         Option(
             help="Seeds on which the methods' best are compared.",
             group="how long",
-            default="3, or 2 where half of the budget does not pay for more",
+            default="2, and up to 10 of those that cannot be told apart",
             low=1,
             high=MAX_SEEDS // 2,
         ),
@@ -453,7 +453,7 @@ class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
         Option(
             help="Further seeds on which the leader is trained.",
             group="how long",
-            default="3, or fewer likewise",
+            default="3, or fewer where half of the budget does not pay for more",
             low=1,
             high=MAX_SEEDS // 2,
         ),

@@ -56,7 +56,8 @@ where it must be one with more memory), `error` (one sentence,
 where stop_reason is error or diverged), `seed` (final runs and races: the trial's own), `of` (races: the first trial
 of the same configuration, of which this one is a further seed), `went_on` (the round after which a trial had ended that
 goes on since `fedtune extend --rounds`),
-`place` (trials of `fedtune auto`: the trial's place among those of all methods),
+`place` (trials of `fedtune auto`: the trial's place among those of all methods), `began` and `ended` (trials of
+`fedtune auto --budget TIME`: what the clock that runs while the command does showed then, in seconds),
 `from` (where the values of a trial come from that was not proposed by the sampler: "the paper's values"
 or the run and trial they were taken from) and `curve` (several objectives only, for which Optuna keeps no values per
 round: JSON {"<round>": [value per objective]}, written when the trial ends). Optuna states: COMPLETE, PRUNED
@@ -128,6 +129,8 @@ CONFIRMS = "confirms"
 WENT_ON = "went_on"
 #: The attribute of a trial of `fedtune auto`: its place among the trials of all methods.
 PLACE = "place"
+#: Attributes of a trial of `fedtune auto` with a budget by the clock: readings of it when the trial began and ended.
+BEGAN, ENDED = "began", "ended"
 #: What a trial sees of the others (`order` of an experiment): those with certain numbers, or those that have ended.
 FIXED, ARRIVAL = "fixed", "arrival"
 #: The attribute of a trial whose search goes by arrival: the places of the trials before it that ran when it was

@@ -94,11 +94,10 @@ class Auto:
     def over(self) -> bool:
         """Whether every seed of the leader's final run has ended."""
         final = self.final
-        return (
-            final is not None
-            and len(final.frozen) >= self.record.final
-            and all(trial.state.is_finished() for trial in final.frozen)
-        )
+        if final is None:
+            return False
+        planned = self.record.final if self.record.clock is None else int(final.experiment["trials"])
+        return len(final.frozen) >= planned and all(trial.state.is_finished() for trial in final.frozen)
 
     def drawable(self) -> dict[str, AutoFigure]:
         """The figures that can be drawn by now."""
@@ -135,9 +134,11 @@ def explained(auto: Auto) -> list[str]:
     from analysis.labels import Labels
 
     required = [f"kept: whether the fresh mean keeps {' and '.join(auto.record.require)}."]
-    metric, count = Labels().metric(auto.metric, unit=False), auto.record.fresh
+    metric, had = Labels().metric(auto.metric, unit=False), [len(run.frozen) for run in auto.fresh.values()]
+    few, most = (min(had), max(had)) if had else (auto.record.fresh, auto.record.fresh)
+    count = f"{most}" if few == most else f"{few} to {most}"
     return [
-        f"fresh ±: mean {metric} over {count} seed{'s' * (count > 1)} that the search never saw, and half of its 95 % "
+        f"fresh ±: mean {metric} over {count} seed{'s' * (most > 1)} that the search never saw, and half of its 95 % "
         f"interval; test: the same models on test data.",
         "diff, p: mean difference to the leader on the same seeds; paired t test with Holm's correction.",
         "search: what the search expected; trials, rounds: what the search spent, in rounds of single federations.",

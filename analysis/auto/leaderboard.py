@@ -1,8 +1,9 @@
 """The leaderboard of `fedtune auto`: one row per method, the leader first.
 
 While fresh seeds are missing for a method that has a best configuration, methods are ranked by what the search says of
-their best; when all are there, by the mean over fresh seeds, which the search never saw. Every other method is compared
-with the leader on pairs (seed k is the same federation for all), and the p-values are corrected by Holm's method.
+their best; when the first of them are there, by the mean over fresh seeds, which the search never saw. Methods that are
+told from the leader get no further seeds, and stand below those that had more. Every other method is compared with the
+leader on pairs (seed k is the same federation for all), and the p-values are corrected by Holm's method.
 """
 
 from __future__ import annotations
@@ -74,16 +75,18 @@ COLUMNS += ["trials", "done", "stopped", "failed", "seed_rounds", "seconds", "by
 def leaderboard_rows(
     searches: Mapping[str, Run], fresh: Mapping[str, Run], metric: str, readings: int
 ) -> list[LeaderboardRow]:
-    """The leaderboard. readings: fresh seeds that every method with a best configuration is to have."""
+    """The leaderboard. readings: fresh seeds that a method has at least, where the budget was enough."""
     sign = 1.0 if METRICS[metric].direction == "maximize" else -1.0
     ends = {name: last_values(run) for name, run in searches.items()}
     fewest = min((len(values) for values in ends.values() if values), default=0)
     found = [_row(run, fresh.get(name), metric, ends[name], fewest, sign) for name, run in searches.items()]
-    whole = all(row.trial is None or _over(fresh.get(row.method), readings) for row in found)
+    whole = bool(fresh) and all(_over(run, readings) for run in fresh.values())
     if not whole:  # some methods have no fresh seeds yet, so all are judged by the search
         found = [replace(row, missed=_missed_in_search(searches[row.method])) for row in found]
-    order = sorted(found, key=lambda row: _better_first(row.mean if whole else row.search, sign))
-    order.sort(key=lambda row: (row.trial is None, row.missed))
+    order = sorted(found, key=lambda row: _better_first(row.mean if whole and row.fresh else row.search, sign))
+    # Those that were told from the leader have fewer seeds than it, and their means are over other seeds than its.
+    seeds = {name: len(run.frozen) if whole else 0 for name, run in fresh.items()}
+    order.sort(key=lambda row: (row.trial is None, row.missed, -seeds.get(row.method, 0)))
     return _tested(order) if whole else order
 
 
@@ -103,9 +106,10 @@ def _better_first(value: float, sign: float) -> float:
     return math.inf if math.isnan(value) else -sign * value
 
 
-def _over(run: Run | None, readings: int) -> bool:
-    """Whether every fresh seed of a method has ended."""
-    return run is not None and sum(trial.state.is_finished() for trial in run.frozen) >= readings
+def _over(run: Run, readings: int) -> bool:
+    """Whether the fresh seeds of a method have ended by which methods are ranked: those that come first."""
+    planned = min(readings, int(run.experiment["trials"]))
+    return sum(trial.state.is_finished() for trial in run.frozen) >= planned
 
 
 def _row(run: Run, fresh: Run | None, metric: str, ends: Sequence[float], fewest: int, sign: float) -> LeaderboardRow:

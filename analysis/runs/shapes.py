@@ -12,7 +12,7 @@ from typing import Any
 
 from search_spaces.errors import sentence
 from search_spaces.metrics import METRICS
-from search_spaces.run_folder import BESIDE, CONFIRMS, OF, PLACE, STOP_REASONS, WENT_ON
+from search_spaces.run_folder import BEGAN, BESIDE, CONFIRMS, ENDED, OF, PLACE, STOP_REASONS, WENT_ON
 
 #: A field's name, what it must be, and whether a value is that.
 Shape = Mapping[str, tuple[str, Callable[[Any], bool]]]
@@ -167,7 +167,7 @@ def _is_share(value: Any) -> bool:
 #: User attributes of a study's trial. (`curve` depends on the objectives: `analysis.runs.study_checks`.)
 ATTRIBUTES: Shape = {
     **dict.fromkeys(("rounds", "seed", OF, PLACE, WENT_ON), _COUNT),
-    "seconds": ("a number of at least 0", is_number(0)),
+    **dict.fromkeys(("seconds", BEGAN, ENDED), ("a number of at least 0", is_number(0))),
     "stop_reason": (f"one of {', '.join(STOP_REASONS)}", one_of(*STOP_REASONS)),
     "share": ("cores and GPUs, two numbers of at least 0, and perhaps a kind of GPU", _is_share),
     **dict.fromkeys(("error", "from"), _TEXT),

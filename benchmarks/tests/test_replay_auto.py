@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from analysis.curve_table import CurveTable
 from benchmarks.replay import bench
 from benchmarks.replay.auto import measure
-from benchmarks.replay.auto.command import AutoSearch, Led, auto, planned, setting_of
+from benchmarks.replay.auto.command import AutoSearch, Led, auto, led, planned, setting_of
 from benchmarks.replay.auto.measure import by_paper, left_for, singles
 from benchmarks.replay.auto.world import METHOD, World
 from benchmarks.replay.measures import over
@@ -90,18 +91,33 @@ def test_neither_slots_nor_the_order_of_ending_change_the_search(equal: bool) ->
 def test_the_budget_pays_for_all_steps_and_is_used(federations: int, equal: bool) -> None:
     given = world()
     record = planned(given, given.episode(0), federations, equal=equal)
-    fresh, final = record.fresh, record.final
-    assert (fresh, final) == ((3, 3) if federations >= 24 else (2, 2) if federations >= 16 else (2, 1))
+    assert (record.fresh, record.final) == (2, 3 if federations >= 24 else 2 if federations >= 16 else 1)
     for repetition in range(2):
-        led = auto(given, repetition, federations, slots=2, equal=equal)
-        assert led.spent == led.searched + ROUNDS * (fresh * len(led.winners) + final) <= ROUNDS * federations
-        # What is left would not pay for one more trial.
-        assert led.spent > ROUNDS * (federations - 1) and len(led.winners) == 3
+        done = auto(given, repetition, federations, slots=2, equal=equal)
+        fresh = done.spent - done.searched - ROUNDS * record.final
+        assert ROUNDS * record.fresh * len(done.winners) <= fresh <= record.fresh_budget
+        assert done.spent <= ROUNDS * federations
+        # What is left of the search's part would not pay for one more trial.
+        assert done.searched > record.search_budget - ROUNDS and len(done.winners) == 3
+
+
+def test_those_that_cannot_be_told_apart_get_further_fresh_seeds() -> None:
+    """Two of three methods that are alike have the third seed of the table, and are paid for it; with a budget for six
+    of them the first two are all there are."""
+    given = world({"fedavg": 0.9, "fedprox": 0.9, "scaffold": 0.5})
+    episode = given.episode(0)
+    winners = {method: {"method": method, "x": 5.0} for method in given.tables}
+    record = planned(given, episode, 60)
+    leader, spent = led(episode, winners, record)
+    means = {m: np.mean([episode.curve(winners[m], k)[-1] for k in (1, 2, 3)]) for m in ("fedavg", "fedprox")}
+    assert (leader, spent) == (winners[max(means, key=lambda m: means[m])], 2 + 3 + 3)
+    _, spent = led(episode, winners, dataclasses.replace(record, fresh_budget=6.0 * ROUNDS))
+    assert spent == 6
 
 
 def test_a_table_of_few_seeds_has_few_fresh_ones() -> None:
     few = world(seeds=4)
-    assert planned(few, few.episode(0), 60).fresh == 1 and planned(world(), world().episode(0), 60).fresh == 3
+    assert planned(few, few.episode(0), 60).fresh == 1 and planned(world(), world().episode(0), 60).most_fresh == 3
     with pytest.raises(UserError, match=r"made up have 3 seeds, and `auto` needs four"):
         world(seeds=3)
     with pytest.raises(UserError, match=r"not have the same seeds \(fedavg 6, fedprox 4\)"):
@@ -119,12 +135,12 @@ def test_a_method_that_diverges_leads_nothing() -> None:
     made = {method: table(method, np.full(CELLS, top)) for method, top in TOPS.items()}
     made["fedprox"].validation[:, :, 2:] = made["fedprox"].test[:, :, 2:] = np.nan
     given = World("made up", {method: Recorded(one) for method, one in made.items()})
-    led = auto(given, 0, 24, slots=2)
-    assert [*led.winners] == ["fedavg", "scaffold"] and led.leader == led.winners["fedavg"]
+    done = auto(given, 0, 24, slots=2)
+    assert [*done.winners] == ["fedavg", "scaffold"] and done.leader == done.winners["fedavg"]
     for one in made.values():
         one.validation[:, :, 2:] = np.nan
-    led = auto(World("made up", {method: Recorded(one) for method, one in made.items()}), 0, 24, slots=2)
-    assert led.leader is None and led.winners == {} and led.spent == led.searched
+    done = auto(World("made up", {method: Recorded(one) for method, one in made.items()}), 0, 24, slots=2)
+    assert done.leader is None and done.winners == {} and done.spent == done.searched
 
 
 # -- what it is compared with ------------------------------------------------------------------------------------------
@@ -162,7 +178,7 @@ def test_what_an_answer_is_worth_is_computed_from_the_held_out_seeds() -> None:
     for repetition in range(2):
         one = measure.repetition(given, repetition, (24,))[24]
         dealt = np.random.default_rng([repetition, 1]).permutation(SEEDS)
-        fresh, held = dealt[1:4], dealt[4:]
+        fresh, held = dealt[1:3], dealt[4:]  # a quarter of 24 federations pays for two fresh seeds of each method
 
         def over_seeds(values: Mapping[str, Value], which: str, seeds: Any) -> float:
             recorded = given.tables[str(values[METHOD])]

@@ -144,7 +144,7 @@ def test_a_replayed_search_over_methods_is_the_one_that_ray_runs(whole: AutoResu
     assert simulation.spent == sum(row.seed_rounds for row in whole.auto.rows)
     found = {name: verdict.values for name, verdict in search.winners().items()}
     assert found == {row.method: {METHOD: row.method, **row.configuration} for row in whole.auto.rows}
-    chosen = led(episode, found, len(fresh))
-    assert chosen is not None and chosen[METHOD] == whole.leader
+    chosen, seeds = led(episode, found, record)
+    assert chosen is not None and chosen[METHOD] == whole.leader and seeds == 3 * len(fresh)
     for row in whole.auto.rows:
         assert fresh_mean(episode, found[row.method], range(1, 4)) == pytest.approx(row.mean)

@@ -4,17 +4,22 @@ Three stages, each of which is left out when it was done before, so that what wa
 
 1. a search over all methods (`fedtune.decisions.method_allocation`), each with a run directory of its own below
    `search/`;
-2. every method's best configuration (`best/METHOD.yaml`) on fresh seeds, the same for all, below `fresh/`;
+2. every method's best configuration (`best/METHOD.yaml`) on fresh seeds below `fresh/`, the same for all, and on
+   further ones those that cannot be told apart (`fedtune.decisions.fresh_seeds`);
 3. the leader on further seeds below `final/`, with its models.
+
+Where time runs out of a budget by the clock, no further seeds are begun; the final run has fewer seeds, at least one,
+and the methods fewer fresh ones. No run has fewer rounds than another, so that all values can be compared.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -23,25 +28,29 @@ from analysis import auto as reading
 from analysis.auto import Auto
 from analysis.auto import LeaderboardRow as Row
 from analysis.auto.record import AutoRecord
+from analysis.runs import Run
 from analysis.runs import load_run as load
 from analysis.runs.mappings import read_yaml
 from fedtune.api.export import export
+from fedtune.api.extend import changes
 from fedtune.api.run import Final, report
 from fedtune.api.search import result_of, stage_of
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.progress import AutoDisplay
+from fedtune.decisions import fresh_seeds, prices
 from fedtune.decisions.history import Part
-from fedtune.decisions.method_allocation import Allocation
+from fedtune.decisions.method_allocation import Allocation, ByClock
 from fedtune.execution import driver
-from fedtune.execution.queue import open_queue
+from fedtune.execution.queue import Clock, open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import AutoRequest, Progress, ResumeRequest, RunRequest
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.plan import plan
 from fedtune.planning.resumption import going_on, part_of
-from fedtune.record.experiment import Experiment
+from fedtune.record.experiment import Experiment, final_seeds
+from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, write_document
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
@@ -50,6 +59,7 @@ from search_spaces.metrics import METRICS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    from optuna.trial import FrozenTrial
 
 
 @fields_of(AutoRequest)
@@ -109,12 +119,12 @@ class Stages:
         self.folder, self.record, self.address, self.style, self.simulate = folder, record, address, style, simulate
         self._searches = [part_of(folder / run_folder.SEARCHES / method.name) for method in record.methods]
         self._lead = dataclasses.replace(self._searches[0].experiment, name=record.name, address=address)
+        self._clock = None if record.clock is None else Clock(record.clock, self._trials())
 
     def result(self) -> AutoResult:
         """Takes the stages that are left."""
         started = time.monotonic()
-        stages = (self._search, self._fresh, self._final)
-        outcome = driver.drive(self.folder, stages, simulate=self.simulate)
+        outcome = driver.drive(self.folder, self._stages(), simulate=self.simulate)
         return dataclasses.replace(
             read_auto(self.folder),
             finished=outcome.finished,
@@ -124,33 +134,144 @@ class Stages:
 
     # -- the stages ------------------------------------------------------------------------------------------------
 
+    def _stages(self) -> Iterator[Callable[[], driver.Stage | None]]:
+        """Each is asked for when the one before it has ended."""
+        yield self._search
+        yield self._fresh
+        while self._goes_on():
+            yield self._fresh_stage
+        yield self._final
+
     def _search(self) -> driver.Stage | None:
-        queue = open_queue(self._searches, allocation_of(self.record))
+        queue = open_queue(self._searches, allocation_of(self.record, self._lead.concurrency), self._clock)
         if queue.finished and not queue.damaged():
             return None
-        prices = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))
+        costs = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))
         watch = AutoDisplay(
             self._lead,
             self.style,
-            prices,
-            self.record.search_budget,
+            costs,
+            self.record.search_budget + (self.record.clock or 0.0),
             lambda number: queue.at(number)[0].experiment.method,
+            None if self._clock is None else self._clock.reading,
         )
         return driver.Stage(queue, watch, self._lead.placement)
 
     def _fresh(self) -> driver.Stage | None:
-        for search in self._searches:
-            if load(search.folder).best is not None:
-                self._run(search.folder.name, run_folder.FRESH, self.record.fresh, 0)
+        """The first fresh seeds of every method."""
+        found = reading.load(self.folder)
+        listed, count = [row.method for row in found.rows if row.trial is not None], self.record.fresh
+        if self._clock is not None and any(run.frozen for run in found.fresh.values()):
+            listed = list(found.fresh)  # who has time was decided when they began
+        elif self._clock is not None and listed:
+            each = [self._price(found.searches[name]) for name in listed]
+            left = self._left() - max(each) - 2 * self._starts().cold
+            count, most = fresh_seeds.first_count(each, count, left, self._lead.concurrency)
+            self._tell_fewer(listed, count, most)
+            listed = listed[:most]
+        for name in listed:
+            self._run(name, run_folder.FRESH, count, 0)
+        return self._fresh_stage()
+
+    def _fresh_stage(self) -> driver.Stage | None:
+        """What is left of the fresh seeds."""
         folders = [self.folder / run_folder.FRESH / name for name in self._names]
-        return self._trained([folder for folder in folders if folder.exists()], "fresh seeds")
+        begun = [folder for folder in folders if folder.exists()]
+        return self._trained(begun, "fresh seeds") if begun else None
+
+    def _goes_on(self) -> bool:
+        """Whether the methods that cannot be told from the leader get further fresh seeds, which are planned here."""
+        if self._final_begun() or not (names := self._rivals()):
+            return False
+        runs = {name: self.folder / run_folder.FRESH / name for name in names}
+        had = Experiment.read(runs[names[0]]).trials
+        for count in range(fresh_seeds.next_count(had, self.record.most_fresh), had, -1):
+            if self._pays_for(names, count - had):
+                for folder in runs.values():
+                    more_seeds(folder, count, self.record.seed)
+                return True
+        return False
 
     def _final(self) -> driver.Stage | None:
-        leader = reading.load(self.folder).leader
-        if leader is None:
+        found = reading.load(self.folder)
+        if found.leader is None:
             return None
-        self._run(leader, run_folder.FINAL, self.record.final, self.record.fresh)
-        return self._trained([self.folder / run_folder.FINAL / leader], f"final run of {leader}")
+        most = max(self.record.fresh, self.record.most_fresh)
+        self._run(found.leader, run_folder.FINAL, self._final_count(found), most)
+        return self._trained([self.folder / run_folder.FINAL / found.leader], f"final run of {found.leader}")
+
+    # -- what is left of the budget --------------------------------------------------------------------------------
+
+    def _trials(self) -> list[FrozenTrial]:
+        """All trials there are."""
+        found = reading.load(self.folder)
+        runs = [*found.searches.values(), *found.fresh.values(), *([] if found.final is None else [found.final])]
+        return [trial for run in runs for trial in run.frozen]
+
+    def _left(self) -> float:
+        """Seconds that are left of a budget by the clock."""
+        assert self._clock is not None and self.record.deadline is not None
+        return self.record.deadline - self._clock.reading()
+
+    def _starts(self) -> prices.Starts:
+        """What the search says that trials need beside their rounds."""
+        return prices.starts([trial for run in reading.load(self.folder).searches.values() for trial in run.frozen])
+
+    def _price(self, run: Run) -> float:
+        """The seconds that one seed takes of the best configuration of a search, or of what a final run trains, in a
+        process that is there."""
+        trials = [trial for trial in run.frozen if run.kind == "run" or trial.number == run.best]
+        inside = fmean(float(trial.user_attrs.get("seconds", 0.0)) for trial in trials)
+        return self._starts().warm + (inside if run.kind == "run" else inside / self.record.seeds)
+
+    def _rivals(self) -> list[str]:
+        """The methods that cannot be told from the leader, where more than one is left and may have further seeds."""
+        found = reading.load(self.folder)
+        rows = [row for row in found.rows if row.method in found.fresh and row.missed == found.rows[0].missed]
+        most = max((len(found.fresh[row.method].frozen) for row in rows), default=0)
+        rows = [row for row in rows if len(found.fresh[row.method].frozen) == most]
+        names = fresh_seeds.rivals({row.method: row.fresh for row in rows}, allocation_of(self.record).sign)
+        return names if len(names) > 1 and most < self.record.most_fresh else []
+
+    def _pays_for(self, names: Sequence[str], more: int) -> bool:
+        """Whether the budget pays for so many more fresh seeds of each of these methods."""
+        found = reading.load(self.folder)
+        if self._clock is None:
+            costs = {one.name: one.costs[self.record.unit] * self.record.rounds for one in self.record.methods}
+            spent = sum(costs[name] * len(run.frozen) for name, run in found.fresh.items())
+            return spent + more * sum(costs[name] for name in names) <= self.record.fresh_budget * (1 + 1e-9)
+        listed = [self._price(found.fresh[name]) for name in names]
+        needed = fresh_seeds.together(listed * more, self._lead.concurrency) + max(listed) + 2 * self._starts().cold
+        return needed <= self._left()
+
+    def _final_begun(self) -> bool:
+        return any((self.folder / run_folder.FINAL).iterdir())
+
+    def _final_count(self, found: Auto) -> int:
+        """Seeds of the leader's final run: as planned, or as many as there is time for, at least one."""
+        planned = self.record.final
+        if self._clock is None or found.leader is None or self._final_begun():
+            return planned
+        price, slots = self._price(found.fresh[found.leader]), self._lead.concurrency
+        left = self._left() - self._starts().cold
+        fits = [n for n in range(1, planned + 1) if fresh_seeds.together([price] * n, slots) <= left]
+        if (count := max(fits, default=1)) < planned:
+            self._say(f"Time has run out: the final run has {count} of {planned} planned seeds.")
+        return count
+
+    def _tell_fewer(self, listed: Sequence[str], count: int, most: int) -> None:
+        """Says which fresh seeds there is no time for."""
+        few = f"{count} fresh seed{'s' * (count > 1)} in place of {self.record.fresh}"
+        if most < len(listed):
+            out = ", ".join(listed[most:])
+            self._say(
+                f"Time has run out: {out} expected least of the search, get no fresh seeds; the others have {few}."
+            )
+        elif count < self.record.fresh:
+            self._say(f"Time has run out: every method has {few}.")
+
+    def _say(self, text: str) -> None:
+        progress.tell(text, self.style)
 
     # -- their parts -----------------------------------------------------------------------------------------------
 
@@ -186,12 +307,21 @@ class Stages:
         parts = [part_of(folder) for folder in folders]
         trials, name = sum(part.experiment.trials for part in parts), f"{self.record.name}: {what}"
         lead = dataclasses.replace(parts[0].experiment, name=name, trials=trials, address=self.address)
-        return stage_of(parts, lead, self.style, seed_name)
+        return stage_of(parts, lead, self.style, seed_name, self._clock)
 
 
 def seed_name(part: Part, own: int) -> str:
     """What a trial of a final run is called among those of other methods."""
     return f"seed {part.experiment.seeds[own]} of {part.experiment.method}"
+
+
+def more_seeds(folder: Path, count: int, seed: int) -> None:
+    """Gives the run of a configuration on fresh seeds, in this folder, so many of them in all. Nothing of those that it
+    has is changed."""
+    begun = Experiment.read(folder)
+    made = dataclasses.replace(begun, trials=count, seeds=final_seeds(seed, count))
+    write_document(folder / run_folder.EXPERIMENT, made.to_yaml())
+    extended(folder, changes(begun, made))
 
 
 def _write_again(best: Path, source: Mapping[str, Any]) -> None:
@@ -206,9 +336,15 @@ def _write_again(best: Path, source: Mapping[str, Any]) -> None:
         write_document(best, source)
 
 
-def allocation_of(record: AutoRecord) -> Allocation:
-    """What decides which method a trial of the search goes to."""
+def allocation_of(record: AutoRecord, slots: int = 1) -> Allocation:
+    """What decides which method a trial of the search goes to. slots: how many run at the same time, by which a budget
+    by the clock is shared."""
+    kept = record.fresh_budget + record.final_budget
+    clock = None
+    if record.clock is not None and record.deadline is not None:
+        clock = ByClock(record.clock, record.deadline, kept, record.fresh / record.seeds, slots)
     return Allocation(
+        clock=clock,
         costs=record.costs(record.cost),
         prices=record.costs(record.unit),
         budget=record.search_budget,

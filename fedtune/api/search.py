@@ -21,7 +21,7 @@ from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.decisions.history import Part
 from fedtune.execution import driver
-from fedtune.execution.queue import open_queue
+from fedtune.execution.queue import Clock, open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import Kept, Progress, SearchRequest
@@ -123,12 +123,17 @@ def driven(part: Part, notes: Sequence[str], shown: Progress, storage: str | Non
 
 
 def stage_of(
-    parts: Sequence[Part], lead: Experiment, style: progress.Style, name_of: Callable[[Part, int], str]
+    parts: Sequence[Part],
+    lead: Experiment,
+    style: progress.Style,
+    name_of: Callable[[Part, int], str],
+    clock: Clock | None = None,
 ) -> driver.Stage | None:
     """What is left of several runs that are driven together; None where nothing is.
 
-    lead: how all of them are shown and placed; name_of: what a trial is called, by its run and its number there."""
-    queue = open_queue(parts)
+    lead: how all of them are shown and placed; name_of: what a trial is called, by its run and its number there; clock:
+    as of `Queue`."""
+    queue = open_queue(parts, clock=clock)
     if queue.finished and not queue.damaged():
         return None
     watch = progress.ProgressDisplay(lead, style)

@@ -338,9 +338,11 @@ class AutoDisplay(ProgressDisplay):
         costs: Mapping[str, float],
         budget: float,
         method_of: Callable[[int], str],
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        """costs: what a round of a trial takes of the budget, by method; method_of: the method of a trial."""
-        self.costs, self.budget, self.method_of = dict(costs), budget, method_of
+        """costs: what a round of a trial takes of the budget, by method; method_of: the method of a trial; clock: of a
+        budget by the clock, its reading, with which the search ends when it shows the budget."""
+        self.costs, self.budget, self.method_of, self.clock = dict(costs), budget, method_of, clock
         self.used = 0.0
         #: By method: trials by outcome, and the best complete one.
         self.outcomes: dict[str, Counter[str]] = {method: Counter() for method in costs}
@@ -372,6 +374,8 @@ class AutoDisplay(ProgressDisplay):
 
     def _rounds(self) -> tuple[int, int]:
         """In thousandths of the budget."""
+        if self.clock is not None:
+            return min(1000, int(1000 * self.clock() / self.budget)), 1000
         live = sum(self.costs[self.method_of(number)] * trial.round for number, trial in self.running.items())
         return min(1000, int(1000 * (self.used + live) / self.budget)), 1000
 

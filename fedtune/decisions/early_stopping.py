@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, get_args
@@ -78,6 +79,20 @@ class Later:
 
     def may_stop(self, round_: int) -> bool:
         return self.rule.may_stop(round_)
+
+
+@dataclass(frozen=True)
+class Until:
+    """`rule`, up to a `moment` in seconds since the epoch, after which every trial ends."""
+
+    moment: float
+    rule: Rule
+
+    def stops(self, round_: int, curve: Curve) -> bool:
+        return time.time() >= self.moment or self.rule.stops(round_, curve)
+
+    def may_stop(self, round_: int) -> bool:
+        return time.time() >= self.moment or self.rule.may_stop(round_)
 
 
 @dataclass(frozen=True)

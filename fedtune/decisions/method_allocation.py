@@ -13,6 +13,11 @@ all methods. μ* is the best mean, μ_m and v_m are mean and variance of those c
 a trial of the method costs, which early stopping makes small. With `equal` every trial goes to the method on which
 least was spent.
 
+A budget in time is counted by the clock (`ByClock`). What a round of a method costs is then what its last trials took,
+and before there are any what was timed. A trial is begun where its price (`fedtune.decisions.prices`) leaves enough for
+what comes after the search: for the first fresh seeds of every method's best configuration and for the leader's final
+run, at least what was planned for them.
+
 Rungs lie at equal cost. The cheapest method's rungs, at the rounds g, g·η, g·η², … (`early_stopping.rungs`), give the
 costs; of another method the rung is the first round that reaches such a cost, where that is not before round g nor
 after two thirds of its rounds. A trial that ended with all its rounds for less counts with its last value.
@@ -32,14 +37,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
 from fedtune.decisions.early_stopping import Halving, LearningCurve, Rule, Vector, value_at
 from fedtune.decisions.known_points import Point
-from fedtune.decisions.race import of_a_new_one
+from fedtune.decisions.race import WINDOW, of_a_new_one
+from search_spaces import run_folder
 from search_spaces.metrics import is_unreached
 from search_spaces.parameter import Value
 
@@ -50,6 +56,34 @@ if TYPE_CHECKING:
 
 #: Costs are sums of measured numbers: so much of a round is rounding.
 _ROUNDING = 1e-9
+#: What comes after the search may take at most this part of a budget by the clock, however dear the best ones are; and
+#: by so much of the budget a trial may go on after the end of the search that was planned.
+MOST_KEPT, OVERRUN = 0.5, 0.05
+
+
+@dataclass(frozen=True)
+class ByClock:
+    """A budget in seconds that pass while the command runs, sessions of it added up."""
+
+    #: When the search begins and when everything is to have ended.
+    begun: float
+    whole: float
+    #: What is kept for fresh seeds and the final run at least, the fresh seeds of a method that come first (counted in
+    #: trials of the search, which may have several), and how many trials run at the same time.
+    kept: float
+    seeds: float
+    slots: int
+
+    def end_of_search(self, prices: Sequence[float], cold: float) -> float:
+        """When the search is to end where a trial of every method's best configuration takes so many seconds, and the
+        processes of fresh seeds and of the final run so many to start."""
+        later = self.seeds * sum(prices) / self.slots + max(prices, default=0.0) + 2 * cold
+        return self.whole - min(max(self.kept, later), max(self.kept, MOST_KEPT * self.whole))
+
+    @property
+    def last_moment(self) -> float:
+        """When a trial of the search is stopped that took longer than its price said."""
+        return self.whole - self.kept + OVERRUN * self.whole
 
 
 @dataclass(frozen=True)
@@ -66,6 +100,8 @@ class Allocation:
     least: int
     equal: bool
     sign: float
+    #: Where the budget is in seconds that pass.
+    clock: ByClock | None = None
 
     def whole(self, place: int) -> float:
         """What a whole trial of the method at `place` takes of the budget."""
@@ -135,8 +171,28 @@ def order(allocation: Allocation, known: Sequence[Seen], later: Sequence[int]) -
 def _spent(allocation: Allocation, known: Sequence[Seen], later: Sequence[int], place: int) -> float:
     """What was spent on a method; a trial that may still run counts with all its rounds, so that the answer does not
     depend on when it ends."""
-    rounds = sum(seen.rounds for seen in known if seen.method == place)
-    return allocation.costs[place] * (rounds + allocation.rounds * sum(one == place for one in later))
+    own = [seen for seen in known if seen.method == place]
+    to_come = allocation.rounds * sum(one == place for one in later)
+    if allocation.clock is None:
+        return allocation.costs[place] * (sum(seen.rounds for seen in own) + to_come)
+    return sum(_seconds(seen) for seen in own) + to_come * _pace(allocation, own, place)
+
+
+def _pace(allocation: Allocation, own: Sequence[Seen], place: int) -> float:
+    """What a round of the method at `place` costs, whose trials that have ended are its `own`."""
+    last = own[-WINDOW:] if allocation.clock is not None else []
+    seconds, rounds = sum(map(_seconds, last)), sum(seen.rounds for seen in last)
+    return seconds / rounds if seconds > 0 and rounds else allocation.costs[place]
+
+
+def _seconds(seen: Seen) -> float:
+    """What the rounds of a trial took."""
+    return float(seen.trial.user_attrs.get("seconds", 0.0))
+
+
+def elapsed(trials: Iterable[FrozenTrial], begun: float) -> float:
+    """What the clock showed when the last thing was recorded, and at least `begun`."""
+    return max((float(trial.user_attrs.get(run_folder.ENDED, begun)) for trial in trials), default=begun)
 
 
 def _promised(allocation: Allocation, known: Sequence[Seen]) -> list[float]:
@@ -146,9 +202,10 @@ def _promised(allocation: Allocation, known: Sequence[Seen]) -> list[float]:
     if found is None:
         return [0.0] * len(allocation.costs)
     gains = []
-    for place, cost in enumerate(allocation.costs):
-        tried = [seen.trial for seen in known if seen.method == place]
-        gains.append(of_a_new_one(found, tried, allocation.rounds) / cost if tried else 0.0)
+    for place in range(len(allocation.costs)):
+        own = [seen for seen in known if seen.method == place]
+        promised = of_a_new_one(found, [seen.trial for seen in own], allocation.rounds) if own else 0.0
+        gains.append(promised / _pace(allocation, own, place))
     return gains
 
 

@@ -23,13 +23,14 @@ from fedtune.decisions import (
     expected_improvement,
     method_allocation,
     own_sampler,
+    prices,
     race,
 )
 from fedtune.decisions.conditions import merged, without
 from fedtune.decisions.early_stopping import Later, LearningCurve, Never, Rule
 from fedtune.decisions.history import DONE, WAIT, Answer, History, Next, Part
 from fedtune.decisions.known_points import Point
-from fedtune.decisions.method_allocation import Allocation, taught
+from fedtune.decisions.method_allocation import Allocation, ByClock, taught
 from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
 from fedtune.decisions.sampling import generator
 from fedtune.record.experiment import further_seed
@@ -113,7 +114,8 @@ def _one_seed(
 
 def _of_a_method(history: History) -> Next | Answer:
     """The next trial of the method that the allocation names. It is begun only where the cost of all trials before it
-    leaves room in the budget for a whole one; a trial that still runs counts with all its rounds there."""
+    leaves room in the budget for a whole one; a trial that still runs counts with all its rounds there. Of a budget by
+    the clock it is begun where it ends in time; the first one of all is begun in any case."""
     allocation, number = history.allocation, len(history.order)
     assert allocation is not None
     seen = history.seen(0, len(history.trials[0]))
@@ -126,11 +128,38 @@ def _of_a_method(history: History) -> Next | Answer:
     ]
     later = [part for place, (part, _) in enumerate(history.order) if place not in set(places)]
     for place in method_allocation.order(allocation, merged_trials, later):
+        if allocation.clock is not None:
+            found = _trial_of(history, place, seen, number)
+            if number == 0 or _fits(history, allocation, allocation.clock, found):
+                return found
+            continue
         if _spent(history, allocation) + allocation.whole(place) <= allocation.budget * (1 + 1e-9):
             return _trial_of(history, place, seen, number)
         if not history.ended:
             return WAIT  # what these leave may yet be enough for this one
     return DONE
+
+
+def _fits(history: History, allocation: Allocation, clock: ByClock, found: Next) -> bool:
+    """Whether a trial that begins now ends while the search may last, by what the trials of its method took. What comes
+    after the search is priced by every method's best trial."""
+    ended = [trial for place in range(len(history.parts)) for trial in history.of(place)]
+    part, trials, starts = history.parts[found.part], history.of(found.part), prices.starts(ended)
+    first = part.points.of(0)
+    timed = {} if first is None else part.space.params(first.values), allocation.costs[found.part]
+    known = prices.learnt(part.space, trials, timed, starts.warm)
+    price = allocation.whole(found.part) if known is None else known.of_a_trial(found.trial.params, allocation.rounds)
+    bests = [_price_of_best(history, allocation, place) + starts.warm for place in range(len(history.parts))]
+    now = method_allocation.elapsed(ended, clock.begun)
+    return now + price <= clock.end_of_search(bests, starts.cold)
+
+
+def _price_of_best(history: History, allocation: Allocation, place: int) -> float:
+    """What the rounds of the trial took that is a method's best so far; before there is one, what those of its paper's
+    values are to take."""
+    whole = [trial for trial in history.of(place) if trial.state.name == "COMPLETE"]
+    best = max(whole, key=lambda trial: allocation.sign * trial.values[0], default=None)
+    return allocation.whole(place) if best is None else float(best.user_attrs.get("seconds", 0.0))
 
 
 def _spent(history: History, allocation: Allocation) -> float:

@@ -8,12 +8,14 @@ it was interrupted; `Experiment.lag` bounds how many can run at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fedtune.decisions.early_stopping import Rule
+from fedtune.decisions.early_stopping import Rule, Until
 from fedtune.decisions.history import DONE, Answer, History, Next, Part
+from fedtune.decisions.method_allocation import elapsed
 from fedtune.decisions.proposals import propose, stop_rule
 from fedtune.execution.outcome import damaged, outcome, reopen, taken_result
 from fedtune.machine.resources import Share
@@ -44,14 +46,33 @@ class Proposal:
     share: Share | None
 
 
+class Clock:
+    """The seconds that an experiment has been driven, over all its sessions: a session goes on from the last reading
+    that was recorded with a trial."""
+
+    def __init__(self, begun: float, trials: Iterable[FrozenTrial]) -> None:
+        """begun: what it showed before the first trial; trials: all that there are."""
+        self._before, self._started = elapsed(trials, begun), time.monotonic()
+
+    def reading(self) -> float:
+        return round(self._before + time.monotonic() - self._started, 3)
+
+
 class Queue:
     """The trials of an experiment. One process at a time holds it (`fedtune.record.run_directory.lock`)."""
 
     def __init__(
-        self, parts: Sequence[Part], allocation: Allocation | None = None, studies: Sequence[StudyFile] | None = None
+        self,
+        parts: Sequence[Part],
+        allocation: Allocation | None = None,
+        studies: Sequence[StudyFile] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """parts: the runs of the experiment. allocation: as of `History`. studies: in place of those in the runs'
-        folders, for an experiment that is replayed rather than run."""
+        folders, for an experiment that is replayed rather than run. clock: where a budget is counted by it, when each
+        trial began and ended is recorded, and no trial goes on after what the allocation says is the last moment,
+        but for the first one of all, so that there is an answer."""
+        self._clock = clock
         #: The runs of the experiment.
         self.parts = tuple(parts)
         self._studies = [StudyFile(part.folder) for part in parts] if studies is None else list(studies)
@@ -123,6 +144,9 @@ class Queue:
         place, own = self._order[number]
         part, trial = self.history.parts[place], self.trial(number)
         values, rule = part.space.values(trial.params), stop_rule(self.history, place, own)
+        allocation = self.history.allocation
+        if self._clock is not None and allocation is not None and allocation.clock is not None and number > 0:
+            rule = Until(time.time() + allocation.clock.last_moment - self._clock.reading(), rule)
         seeds = part.experiment.seeds_of(trial)
         return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number))
 
@@ -149,6 +173,8 @@ class Queue:
     def _begin(self, found: Next) -> int:
         """Writes a trial, which runs from now on, and returns its number."""
         at = found.part, len(self._trials[found.part])
+        if self._clock is not None:
+            found.trial.set_user_attr(run_folder.BEGAN, self._clock.reading())
         self._studies[found.part].add(found.trial)
         number = self._numbers[at] = len(self._order)
         self._order.append(at)
@@ -180,6 +206,8 @@ class Queue:
             for round_, values in sorted(ending.curve.items()):
                 self.report(number, round_, values)
         state, final, attributes = outcome(ending, metrics)
+        if self._clock is not None:
+            attributes[run_folder.ENDED] = self._clock.reading()
         for key, value in attributes.items():
             self._studies[place].set_attribute(own, key, value)
         if state is not None:
@@ -199,6 +227,8 @@ class Queue:
         """Notes why a trial that did not end stands still."""
         place, own = self._order[number]
         self._studies[place].set_attribute(own, "stop_reason", reason)
+        if self._clock is not None:
+            self._studies[place].set_attribute(own, run_folder.ENDED, self._clock.reading())
 
     def _remember(self, number: int) -> None:
         place, own = self._order[number]
@@ -227,13 +257,13 @@ class Queue:
                 self._waiting.discard(number)
 
 
-def open_queue(parts: Sequence[Part], allocation: Allocation | None = None) -> Queue:
+def open_queue(parts: Sequence[Part], allocation: Allocation | None = None, clock: Clock | None = None) -> Queue:
     """The queue of what is recorded in the runs' folders, whose locks the caller holds: with results that were taken
     from earlier runs, and with trials that go on since more rounds are planned. Raises `UserError` where a record
     cannot be read or the disk refuses."""
     for part in parts:
         if part.experiment.rounds_before:
             reopen(part)
-    queue = Queue(parts, allocation)
+    queue = Queue(parts, allocation, clock=clock)
     queue.take_results()
     return queue

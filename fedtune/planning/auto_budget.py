@@ -1,6 +1,10 @@
 """What a round of each method costs, how the budget of a search over methods is divided, and which methods it pays for.
 
-A few rounds of a method's paper's values are timed before the search begins, and recorded with it."""
+A few rounds of a method's paper's values are timed before the search begins, one where the budget is in time, and
+recorded with it. A quarter of the
+budget is kept for fresh seeds, or more where the first ones of every method take more. A budget in time is one by the
+clock: planning, the start of Ray and what a trial needs beside its rounds are counted, and trials that run at the same
+time share it."""
 
 from __future__ import annotations
 
@@ -11,18 +15,25 @@ from typing import Any
 
 from analysis.auto.record import AutoRecord, Candidate, Excluded
 from fedtune.console.progress import duration
+from fedtune.decisions.fresh_seeds import together
+from fedtune.decisions.prices import START
 from fedtune.options import AutoRequest
 from fedtune.planning.estimate import START_UP
 from fedtune.planning.plan import Plan
-from fedtune.planning.timed_federations import as_a_trial, typical
+from fedtune.planning.timed_federations import as_a_trial, share_of_rounds, typical
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
 from search_spaces.requirements import Requirement
 
 #: Trials that every method gets, where the search's budget pays for them.
 LEAST = 3
-#: Fresh seeds of every method and final seeds of the leader, from the most to the fewest.
-SEEDS = ((3, 3), (2, 2), (2, 1))
+#: Fresh seeds of every method that come first, those that it has at most, and the part of the budget that is kept for
+#: them.
+FRESH, MOST_FRESH, KEPT = 2, 10, 0.25
+#: Where all methods may take part, timing them takes at most this part of a budget by the clock.
+TIMING = 1 / 6
+#: Final seeds of the leader, from the most to the fewest.
+FINAL = (3, 2, 1)
 KINDS = ("fresh", "final")
 
 
@@ -48,6 +59,7 @@ def within_budget(
     excluded: Sequence[Excluded],
     rounds: int,
     concurrency: int,
+    clock: float = 0.0,
 ) -> tuple[list[tuple[Plan, Candidate]], list[Excluded]]:
     """Where the user names no methods, those that the budget pays for: the dearest are left out, one after the other,
     until it does. At least two stay; a budget too small for them is refused later, as it is for methods with names."""
@@ -56,7 +68,7 @@ def within_budget(
         names = {candidate.name for _, candidate in cheap[:count]}
         kept = [item for item in found if item[1].name in names]
         try:
-            budgeted(request, asked, "", [candidate for _, candidate in kept], excluded, rounds, concurrency)
+            budgeted(request, asked, "", [candidate for _, candidate in kept], excluded, rounds, concurrency, clock)
         except UserError:
             continue
         return kept, [*excluded, *(_too_dear(candidate, asked, rounds) for _, candidate in cheap[count:])]
@@ -78,20 +90,23 @@ def budgeted(
     excluded: Sequence[Excluded],
     rounds: int,
     concurrency: int,
+    clock: float = 0.0,
 ) -> AutoRecord:
-    """The record, with the budget divided. Raises `UserError` where it does not pay for one trial of each method."""
-    prices = [candidate.costs[asked.unit] for candidate in found]
-    at_once = concurrency if asked.unit == "seconds" else 1
-    start = START_UP * (asked.unit == "seconds")
-    whole = (asked.budget - start) * at_once
-    seeds = _seeds(request, whole, rounds * sum(prices), rounds * max(prices))
-    fresh, final = seeds[0] * rounds * sum(prices), seeds[1] * rounds * max(prices)
-    search = whole - fresh - final
-    once = request.seeds * rounds * sum(prices)
+    """The record, with the budget divided. Raises `UserError` where it does not pay for one trial of each method.
+
+    clock: of a budget by the clock, the seconds that have passed since the command began."""
+    in_time = asked.unit == "seconds"
+    slots, before, start = (concurrency, clock + START_UP, START) if in_time else (1, 0.0, 0.0)
+    prices = [rounds * candidate.costs[asked.unit] + start for candidate in found]
+    seeds = request.fresh_seeds or FRESH, _final(request, asked.budget, prices, slots)
+    first, final = seeds[0] * sum(prices) / slots, together([max(prices)] * seeds[1], slots)
+    fresh = first if request.fresh_seeds else max(first, KEPT * asked.budget)
+    once = request.seeds * sum(prices) / slots
     needed = once * (request.least or 1)
-    if search < needed:
-        enough = shown((needed + fresh + final) / at_once + start, asked.unit, up=True)
-        raise _too_small(request, enough, len(found), seeds)
+    if asked.budget < before + needed + first + final:
+        raise _too_small(request, shown(before + needed + first + final, asked.unit, up=True), len(found), seeds)
+    fresh = min(fresh, asked.budget - before - needed - final)
+    search = asked.budget - before - fresh - final
     return AutoRecord(
         name=name,
         metric=asked.metric,
@@ -99,7 +114,7 @@ def budgeted(
         excluded=tuple(excluded),
         unit=asked.unit,
         cost=asked.unit,
-        search_budget=search,
+        search_budget=search + START_UP if in_time else search,
         fresh_budget=fresh,
         final_budget=final,
         least=1 if request.equal else request.least or min(LEAST, max(1, int(search / once))),
@@ -110,18 +125,22 @@ def budgeted(
         fresh=seeds[0],
         final=seeds[1],
         require=tuple(map(str, asked.require)),
+        most_fresh=request.fresh_seeds or MOST_FRESH,
+        clock=round(clock, 3) if in_time else None,
     )
 
 
-def _seeds(request: AutoRequest, whole: float, all_methods: float, leader: float) -> tuple[int, int]:
-    """Fresh seeds and final seeds, as asked for; by default the most of `SEEDS` for which half of the budget pays.
+def _final(request: AutoRequest, budget: float, prices: Sequence[float], slots: int) -> int:
+    """Final seeds, as asked for; by default the most of `FINAL` that half of the budget pays for beside fresh seeds.
 
-    all_methods: what one federation of each method costs; leader: one of the dearest."""
-    for fresh, final in SEEDS:
-        found = request.fresh_seeds or fresh, request.final_seeds or final
-        if 2 * (found[0] * all_methods + found[1] * leader) <= whole:
+    prices: of one federation of each method."""
+    fresh = (request.fresh_seeds or FRESH) * sum(prices) / slots
+    if request.fresh_seeds is None:
+        fresh = max(fresh, KEPT * budget)
+    for count in FINAL:
+        if 2 * (fresh + together([max(prices)] * count, slots)) <= budget:
             break
-    return found
+    return request.final_seeds or count
 
 
 def _too_small(request: AutoRequest, enough: str, methods: int, seeds: tuple[int, int]) -> UserError:
@@ -149,34 +168,52 @@ def shown(amount: float, unit: str, up: bool = False) -> str:
 
 
 def measured(
-    method: str, values: Mapping[str, Value], seed: int, *, device: str, threads: int, data_dir: str | None
+    method: str,
+    values: Mapping[str, Value],
+    seed: int,
+    *,
+    device: str,
+    threads: int,
+    data_dir: str | None,
+    once: bool = False,
 ) -> dict[str, float]:
-    """Of one federation: the seconds of computing of a round (on a GPU those of the clock), what it takes to set a
-    trial up included; seed-rounds, which is 1; the bytes that are sent in a round, both ways. And `bytes_up`, those
-    that clients send.
+    """Of one federation: the seconds of computing of a round (on a GPU and of a budget by the clock those that pass),
+    what it takes to set a trial up included; seed-rounds, which is 1; the bytes that are sent in a round, both ways;
+    and `bytes_up`, those that clients send.
 
-    values: every parameter. Raises `UserError` where the federation is not possible."""
+    values: every parameter. once: one round alone is run, which warms up and does what is done at intervals, so that it
+    says a little too much; what trials cost is learnt from them then. Raises `UserError` where the federation is not
+    possible."""
     from trainables.simulation.replicates import Replicates
 
     with as_a_trial(threads):
         begun, computing = time.perf_counter(), time.process_time()
-        federation = Replicates(method, {**values, "rounds": 2}, (seed,), device=device, data_dir=data_dir)
+        rounds = 1 if once else 2
+        federation = Replicates(method, {**values, "rounds": rounds}, (seed,), device=device, data_dir=data_dir)
         set_up = time.perf_counter() - begun
         last = _Last(federation)
-        seconds, _ = typical(last, values)
+        seconds = _of_one(last, values) if once else typical(last, values)[0]
         took, computing = time.perf_counter() - begun, time.process_time() - computing
-    rounds = values["rounds"]
-    assert isinstance(rounds, int)
+    planned = values["rounds"]
+    assert isinstance(planned, int)
     up, down = (float(last.row.get(f"bytes_{way}") or 0) for way in ("up", "down"))
-    # On a machine that is busy with other work the clock would say more than the method costs.
-    share = min(1.0, computing / (took * threads)) if device == "cpu" else 1.0
+    # On a machine that is busy with other work the clock would say more than the method costs; where the budget is by
+    # the clock, just that is to be known.
+    share = min(1.0, computing / (took * threads)) if device == "cpu" and not once else 1.0
     # A method that sends nothing still costs a little: a budget of bytes must have an end.
     return {
-        "seconds": share * (seconds + set_up / rounds),
+        "seconds": share * (seconds + set_up / planned),
         "seed-rounds": 1.0,
         "bytes": max(up + down, 1.0),
         "bytes_up": up,
     }
+
+
+def _of_one(simulation: _Last, values: Mapping[str, Value]) -> float:
+    """The seconds of the next round, with the evaluation counted as often as it is done."""
+    rows = simulation.step()
+    measuring, whole = sum(row["seconds_evaluation"] for row in rows), sum(row["seconds"] for row in rows)
+    return float(whole - measuring + measuring * share_of_rounds(values, values.get("eval_every", 1)))
 
 
 class _Last:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ class AutoPlan:
 def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: None) -> AutoPlan:
     """Checks all of a request and times a few rounds of every method; `say` is told which. Raises one `UserError` with
     every problem; writes nothing but the data set's cache."""
-    request = with_metrics(request)
+    started, request = time.monotonic(), with_metrics(request)
     problems: list[str] = []
     folder = named_folder(str(request.name), problems)
     wanted = options(request, problems)
@@ -77,22 +78,24 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
         raise UserError(*dict.fromkeys(problems))
     searches, excluded = _taking_part(request, wanted, given, folder, say)
     device = device_of(packing.gpus, request.address)
-    found, excluded = _timed(searches, excluded, request, wanted, device, packing.threads, say)
+    enough = started + auto_budget.TIMING * wanted.budget if wanted.unit == "seconds" and wanted.every else math.inf
+    found, excluded = _timed(searches, excluded, request, wanted, device, packing.threads, enough, say)
     rounds = found[0][0].experiment.rounds
-    found, excluded = within_budget(request, wanted, found, excluded, rounds, packing.concurrency)
+    at_once, clock = packing.concurrency, time.monotonic() - started
+    found, excluded = within_budget(request, wanted, found, excluded, rounds, at_once, clock)
     candidates = [candidate for _, candidate in found]
-    record = budgeted(request, wanted, folder.name, candidates, excluded, rounds, packing.concurrency)
-    return AutoPlan(folder, record, tuple(search for search, _ in found), _notes(record, packing.concurrency))
+    record = budgeted(request, wanted, folder.name, candidates, excluded, rounds, at_once, clock)
+    return AutoPlan(folder, record, tuple(search for search, _ in found), _notes(record))
 
 
-def _notes(record: AutoRecord, concurrency: int) -> tuple[str, ...]:
+def _notes(record: AutoRecord) -> tuple[str, ...]:
     """What the user is told before anything runs."""
     left_out = [f"{one.name} is left out: {one.why}." for one in record.excluded]
     parts = [
-        f"{shown(budget / (concurrency if record.unit == 'seconds' else 1), record.unit)} for {what}"
+        f"{shown(budget, record.unit)} for {what}"
         for budget, what in (
             (record.search_budget, "the search"),
-            (record.fresh_budget, "fresh seeds of each method's best configuration"),
+            (record.fresh_budget, "fresh seeds of the methods' best configurations"),
             (record.final_budget, "the final run of the leader"),
         )
     ]
@@ -293,14 +296,20 @@ def _timed(
     wanted: Options,
     device: str | None,
     threads: int,
+    enough: float,
     say: Callable[[str], None],
 ) -> tuple[list[tuple[Plan, Candidate]], list[Excluded]]:
     """The methods with the cost of their rounds, without those whose clients send too much. Raises `UserError` where
-    none is left."""
+    none is left.
+
+    enough: from this reading of the clock on no further method is timed, once there are two."""
     found: list[tuple[Plan, Candidate]] = []
     left_out = {one.name: one for one in excluded}
     for search in searches:
         name = search.experiment.method
+        if len(found) > 1 and time.monotonic() >= enough:
+            left_out[name] = Excluded(name, "the budget does not pay for timing it; name it with --methods")
+            continue
         say(f"measuring {name}")
         try:
             found.append((search, _measured(search, request, wanted, device, threads)))
@@ -399,7 +408,13 @@ def _measured(search: Plan, request: AutoRequest, wanted: Options, device: str |
     """The method with the cost of its rounds. Raises `Unable` where its clients send too much."""
     e = search.experiment
     costs = auto_budget.measured(
-        e.method, _typical(search), e.seeds[0], device=device or "cpu", threads=threads, data_dir=request.data_dir
+        e.method,
+        _typical(search),
+        e.seeds[0],
+        device=device or "cpu",
+        threads=threads,
+        data_dir=request.data_dir,
+        once=wanted.unit == "seconds",
     )
     up = costs.pop("bytes_up")
     if wanted.most_bytes_up is not None and up > wanted.most_bytes_up:

@@ -1,5 +1,6 @@
 """`fedtune auto --budget …rounds`, driven without Ray: the product's own division of the budget, its queue and its
-allocation; then every method's best configuration on fresh seeds, the best of which leads.
+allocation; then every method's best configuration on fresh seeds, further ones for those that cannot be told apart, and
+the best of these leads.
 
 The budget is the command's: it pays for the search, for the fresh seeds of all methods and for the leader's final run,
 as the command divides it. (The final run chooses nothing, so it is paid for and not replayed.)
@@ -19,6 +20,7 @@ from benchmarks.replay.searcher import Setting, Verdict
 from benchmarks.replay.searchers.present import Present, best_of, experiment, replayed
 from benchmarks.replay.simulator import Simulation
 from fedtune.api.auto import allocation_of
+from fedtune.decisions import fresh_seeds
 from fedtune.machine.resources import lag
 from fedtune.options import FIXED_UP_TO, AutoRequest
 from fedtune.planning.auto_budget import budgeted
@@ -97,7 +99,7 @@ def planned(world: World, episode: AllMethods, federations: int, *, seed: int = 
     costs = [Candidate(method, method, {"seed-rounds": 1.0}) for method in world.tables]
     record = budgeted(request, asked, world.name, costs, (), world.rounds, 1)
     if record.fresh <= most:
-        return record
+        return dataclasses.replace(record, most_fresh=min(most, record.most_fresh))
     return budgeted(dataclasses.replace(request, fresh_seeds=most), asked, world.name, costs, (), world.rounds, 1)
 
 
@@ -116,16 +118,32 @@ def auto(world: World, repetition: int, federations: int, *, slots: int, equal: 
     simulation = Simulation(episode, search, slots=slots, budgets=[int(record.search_budget)])
     simulation.run()
     winners = {method: verdict.values for method, verdict in search.winners().items()}
-    rounds = world.rounds * (record.fresh * len(winners) + (record.final if winners else 0))
-    return Led(winners, led(episode, winners, record.fresh), simulation.spent, simulation.spent + rounds)
+    leader, fresh = led(episode, winners, record)
+    rounds = world.rounds * (fresh + (record.final if winners else 0))
+    return Led(winners, leader, simulation.spent, simulation.spent + rounds)
 
 
-def led(episode: AllMethods, winners: Mapping[str, Mapping[str, Value]], fresh: int) -> Mapping[str, Value] | None:
-    """The one with the highest mean over the fresh seeds that ran to their end, the earlier one of a draw, as the
-    leaderboard has it."""
-    if not winners:
-        return None
-    return max(winners.values(), key=lambda values: fresh_mean(episode, values, range(1, 1 + fresh)))
+def led(
+    episode: AllMethods, winners: Mapping[str, Mapping[str, Value]], record: AutoRecord
+) -> tuple[Mapping[str, Value] | None, int]:
+    """Of the methods' best configurations the leader, as the leaderboard has it, and how many fresh seeds all of them
+    had: of those that cannot be told apart and so had the most, the one with the highest mean over the seeds that ran
+    to their end, the earlier one of a draw."""
+    names, count, spent = list(winners), record.fresh, record.fresh * len(winners)
+    while names:
+        last = {name: {k: float(episode.curve(winners[name], k)[-1]) for k in range(1, 1 + count)} for name in names}
+        names = [name for name in names if name in fresh_seeds.rivals(last, 1.0)] or names
+        goes_on = range(fresh_seeds.next_count(count, record.most_fresh), count, -1) if len(names) > 1 else ()
+        pays = [more for more in goes_on if _paid(record, spent + (more - count) * len(names))]
+        if not pays:
+            break
+        spent, count = spent + (pays[0] - count) * len(names), pays[0]
+    means = {name: fresh_mean(episode, winners[name], range(1, 1 + count)) for name in names}
+    return (winners[max(means, key=lambda name: means[name])] if means else None), spent
+
+
+def _paid(record: AutoRecord, federations: int) -> bool:
+    return federations * record.rounds <= record.fresh_budget * (1 + 1e-9)
 
 
 def fresh_mean(episode: AllMethods, values: Mapping[str, Value], seeds: Sequence[int]) -> float:

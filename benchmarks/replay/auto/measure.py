@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.replay import bench
-from benchmarks.replay.auto.command import SEARCHED, Led, auto, fresh_mean, planned, setting_of
+from benchmarks.replay.auto.command import SEARCHED, Led, auto, led, planned, setting_of
 from benchmarks.replay.auto.world import METHOD, AllMethods, World
 from benchmarks.replay.measures import over, share
 from benchmarks.replay.pool import side_by_side
@@ -134,10 +134,9 @@ def compared(
     paper: Mapping[str, Value],
 ) -> Compared:
     """What the answers at a budget are worth. `made`: by the command, and with --equal."""
-    winners = [values for of_method in alone.values() if (values := of_method[budget]) is not None]
-    fresh = range(1, 1 + planned(world, episode, budget).fresh)
-    alike = max(winners, key=lambda values: fresh_mean(episode, values, fresh), default=None)
-    hindsight = max(winners, key=episode.truth, default=None)
+    winners = {name: values for name, of_method in alone.items() if (values := of_method[budget]) is not None}
+    alike, _ = led(episode, winners, planned(world, episode, budget))
+    hindsight = max(winners.values(), key=episode.truth, default=None)
     answers = dict(zip(ARMS, (made[0].leader, made[1].leader, paper, alike, hindsight), strict=True))
     truths = {arm: episode.truth(values) for arm, values in answers.items()}
     names = [str(values["method"]) if values else "none" for values in (made[0].leader, hindsight)]

@@ -16,7 +16,7 @@ from fedtune.cli import app
 from fedtune.execution.ray_session import TuneSession
 from fedtune.planning import auto_budget
 from search_spaces.errors import UserError
-from tests.fedtune.fake import OfMethod
+from tests.fedtune.fake import OfEqualMethods, OfMethod
 
 METHODS = ("fedavg", "fedprox", "scaffold")
 BUDGET = 3 * 3 * 6 + 2 * 6 + 12 * 6  # fresh seeds, final seeds, search
@@ -93,6 +93,45 @@ def test_it_goes_on_where_it_was_interrupted(
     assert whole.final.metrics["global_accuracy"] == resumed.final.metrics["global_accuracy"]
     again = fedtune.resume(whole.folder, quiet=True, simulate=OfMethod)
     assert again.finished and again.auto.leaderboard.equals(whole.auto.leaderboard)
+
+
+def test_those_that_cannot_be_told_apart_get_further_fresh_seeds(auto: Any, tmp_path: Path) -> None:
+    """As far as a quarter of the budget pays: three for two methods beside two for the third."""
+    budget = 32 * 6
+    given: dict[str, Any] = {"fresh_seeds": None, "budget": f"{budget}rounds", "simulate": OfEqualMethods}
+    made = auto(tmp_path / "whole", **given)
+    fresh = {name: run.experiment["trials"] for name, run in made.auto.fresh.items()}
+    told = fresh.pop("scaffold")
+    assert told == 2 and fresh == {"fedavg": 3, "fedprox": 3} and made.leader in fresh
+    assert [row.method for row in made.auto.rows][2] == "scaffold"
+    seeds = {name: run.experiment["seeds"] for name, run in made.auto.fresh.items()}
+    assert seeds["fedavg"] == seeds["fedprox"] and seeds["scaffold"] == seeds["fedavg"][:2]
+    assert made.final is not None and not set(made.final.seeds) & set(seeds["fedavg"])
+
+
+def test_a_budget_in_time_is_one_by_the_clock(auto: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every trial says when it began and ended; one clock runs through all stages, and goes on after an
+    interruption."""
+    costs = {"seconds": 0.01, "seed-rounds": 1.0, "bytes": 3.0, "bytes_up": 1.0}
+    monkeypatch.setattr(auto_budget, "measured", lambda *_, **__: dict(costs))
+    folder = tmp_path / "timed"
+    with monkeypatch.context() as patch:
+        interrupted_after(20, patch)
+        cut = auto(folder, fresh_seeds=None, final_seeds=1, least=None, budget="22s", methods=("fedavg,fedprox",))
+    assert cut.interrupted
+    made = fedtune.resume(folder, quiet=True, simulate=OfMethod)
+    assert made.finished and made.leader == "fedprox" and made.auto.final is not None
+    stages = [made.auto.searches.values(), made.auto.fresh.values(), [made.auto.final]]
+    spans = []
+    for runs in stages:
+        known = [trial.user_attrs for run in runs for trial in run.frozen]
+        assert known and all(0 <= one["began"] <= one["ended"] for one in known)
+        spans.append((min(one["began"] for one in known), max(one["ended"] for one in known)))
+    assert spans[0][1] <= spans[1][0] and spans[1][1] <= spans[2][0]
+    before = max(trial.user_attrs.get("ended", 0) for run in cut.auto.searches.values() for trial in run.frozen)
+    assert 0 < before < spans[1][0]
+    again = fedtune.resume(folder, quiet=True, simulate=OfMethod)
+    assert again.finished and again.leaderboard.equals(made.leaderboard)
 
 
 def _read(folder: Path, whole: AutoResult) -> None:

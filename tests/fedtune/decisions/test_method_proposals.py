@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedtune.decisions.early_stopping import Halving, Until
 from fedtune.decisions.history import Part
-from fedtune.decisions.method_allocation import Allocation
+from fedtune.decisions.method_allocation import Allocation, ByClock
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create
@@ -141,3 +143,79 @@ def test_a_trial_that_ended_is_computed_again_in_its_place(tmp_path: Path) -> No
     run(queue, proposal)
     assert queue.finished
     assert searched(tmp_path) == before
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self, shown: float) -> None:
+        self.shown = shown
+
+    def reading(self) -> float:
+        return self.shown
+
+
+def timed(folder: Path, whole: float, busy_from: float, stop_after: float = 1e9) -> tuple[Queue, float]:
+    """A search by the clock on two slots, in which a round takes what its method costs, three times that from a moment
+    on: the queue, and when its last trial ended. Two thirds of the budget are kept for what comes after it."""
+    costs = tuple(cost for cost, _ in METHODS.values())
+    clock = ByClock(begun=5.0, whole=whole, kept=2 * whole / 3, seeds=2, slots=2)
+    allocation = Allocation(costs, costs, whole / 3, ROUNDS, 1, False, 1.0, clock)
+    hands = Hands(5.0)
+    parts = [begun(folder, name) for name in METHODS]
+    queue = Queue(parts, allocation, clock=hands)  # type: ignore[arg-type]
+    hands.shown = max([5.0, *(trial.user_attrs.get("ended", 0.0) for trial in queue.trials())])
+    live: list[tuple[float, Proposal]] = []
+    while not queue.finished and hands.shown < stop_after:
+        while len(live) < 2 and (proposal := queue.propose()) is not None:
+            each = METHODS[proposal.part.experiment.method][0] * (3 if hands.shown > busy_from else 1)
+            live.append((hands.shown + each * ROUNDS + 1.0, proposal))
+        hands.shown, proposal = min(live, key=lambda item: item[0])
+        live.remove((hands.shown, proposal))
+        cost = METHODS[proposal.part.experiment.method][0] * (3 if hands.shown > busy_from else 1)
+        value = METHODS[proposal.part.experiment.method][1]
+        curve = {round_: (value * round_ / ROUNDS,) for round_ in range(1, ROUNDS + 1)}
+        queue.finish(proposal.number, Ending("completed", ROUNDS, None, curve, seconds=cost * ROUNDS))
+    return queue, hands.shown
+
+
+@pytest.mark.parametrize("busy_from", [1e9, 100.0])
+def test_by_the_clock_no_trial_is_begun_that_would_not_end_in_time(tmp_path: Path, busy_from: float) -> None:
+    """Also where everything takes three times as long from a moment on: one trial of each slot may then be late. What
+    its price leaves of the time is less than another trial takes."""
+    queue, ended = timed(tmp_path, 900.0, busy_from)
+    dearest = 3 * 4.0 * ROUNDS + 1 if busy_from < 900 else 0.0
+    assert ended <= 300 + dearest
+    cheapest = ROUNDS * (3.0 if busy_from < 900 else 1.0) + 1
+    assert ended > 300 - 2 * cheapest
+    for trial in queue.trials():
+        assert trial.user_attrs["began"] < 300 and trial.user_attrs["ended"] <= ended
+
+
+def test_a_search_by_the_clock_goes_on_from_the_costs_that_are_recorded(tmp_path: Path) -> None:
+    """One that was killed has used up what its record says, and one that is over stays over."""
+    _, cut = timed(tmp_path, 900.0, 1e9, stop_after=150.0)
+    assert 150 <= cut < 200
+    queue, ended = timed(tmp_path, 900.0, 1e9)
+    assert 250 < ended <= 300
+    before = [trial.user_attrs for trial in queue.trials()]
+    again, still = timed(tmp_path, 900.0, 1e9)
+    assert again.finished and still == ended and [trial.user_attrs for trial in again.trials()] == before
+
+
+def test_after_its_last_moment_a_trial_ends_and_before_it_its_own_rule_decides() -> None:
+    halving = Halving(3, {2: [(0.9,), (0.8,)]})
+    late, early = (Until(time.time() + by, halving) for by in (-1.0, 3600.0))
+    assert [late.stops(round_, {1: (0.5,)}) for round_ in (1, 2)] == [True, True]
+    assert [early.stops(round_, {1: (0.5,)}) for round_ in (1, 2)] == [False, True]
+    assert (late.may_stop(1), early.may_stop(1), early.may_stop(2)) == (True, False, True)
+
+
+def test_what_comes_after_the_search_is_kept_by_the_price_of_the_best_ones() -> None:
+    """Two seeds of bests of 10, 20 and 30 seconds on two slots take 60, the final run of the dearest 30, and both wait
+    4 seconds for their processes."""
+    clock = ByClock(begun=5.0, whole=300.0, kept=80.0, seeds=2, slots=2)
+    assert clock.end_of_search([10.0, 20.0, 30.0], 4.0) == 300 - 98
+    assert clock.end_of_search([5.0, 5.0], 4.0) == 300 - 80, "no less than was planned"
+    assert clock.end_of_search([100.0, 100.0], 4.0) == 300 - 150, "and no more than half"
+    assert clock.last_moment == 300 - 80 + 15

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from fedtune.machine import resources
 from fedtune.options import AutoRequest
-from fedtune.planning import auto_budget
+from fedtune.planning import auto_budget, auto_plan
 from fedtune.planning.auto_plan import AutoPlan, options, plan_auto
 from search_spaces.errors import UserError
 from trainables import registry
@@ -57,8 +58,12 @@ def test_the_budget_is_divided(tmp_path: Path, toy: Path) -> None:
     made = planned(tmp_path, toy)
     record = made.record
     assert {(one.experiment.lag, one.experiment.early) for one in made.searches} == {(4, 0)}
-    # Two methods on three fresh seeds of four rounds; three final seeds; the rest searches.
-    assert (record.fresh_budget, record.final_budget, record.search_budget) == (24, 12, 564)
+    # A quarter for fresh seeds, of which two of four rounds of both methods take 16; three final seeds; the rest
+    # searches.
+    assert (record.fresh_budget, record.final_budget, record.search_budget) == (150, 12, 438)
+    assert (record.fresh, record.most_fresh, record.clock, record.deadline) == (2, 10, None, None)
+    fixed = planned(tmp_path, toy, fresh_seeds=4).record
+    assert (fixed.fresh, fixed.most_fresh, fixed.fresh_budget) == (4, 4, 32), "no more than is asked for"
     assert record.least == 3 and record.unit == record.cost == "seed-rounds"
 
 
@@ -66,7 +71,7 @@ def test_the_budget_is_divided(tmp_path: Path, toy: Path) -> None:
 def test_every_method_gets_its_minimum_where_the_search_pays_for_it(
     tmp_path: Path, toy: Path, budget: str, least: int
 ) -> None:
-    """A trial of each of the two methods takes 8 of the 8, 20, 36 and 564 seed-rounds that are the search's."""
+    """A trial of each of the two methods takes 8 of the 8, 20, 32 and 438 seed-rounds that are the search's."""
     assert planned(tmp_path, toy, budget=budget).record.least == least
 
 
@@ -75,31 +80,51 @@ def test_without_names_the_dearest_methods_are_left_out_until_the_budget_pays(
 ) -> None:
     several = {name: registry.method(name) for name in sorted(COSTS) if name != "local"}
     monkeypatch.setattr(registry, "methods", lambda: several)
-    # Rounds cost 5 (dfrd), 1, 2 and 2; four rounds, one trial, two fresh seeds of each, one final seed of the dearest.
-    everybody = planned(tmp_path, toy, methods=("all",), budget="90s")
+    # Four rounds of 5 (dfrd), 1, 2 and 2 seconds and 2 beside them; of each one trial and two fresh seeds on two slots,
+    # and one final seed of the dearest; 10 for Ray: 24 + 48 + 22 + 10, without dfrd 13 + 26 + 10 + 10.
+    everybody = planned(tmp_path, toy, methods=("all",), budget="105s")
     assert [one.name for one in everybody.record.methods] == ["dfrd", "fedavg", "fedprox", "scaffold"]
-    few = planned(tmp_path, toy, methods=("all",), budget="45s")
+    few = planned(tmp_path, toy, methods=("all",), budget="60s")
     assert [one.name for one in few.record.methods] == ["fedavg", "fedprox", "scaffold"]
     assert [(one.name, one.why) for one in few.record.excluded] == [
         ("dfrd", "the budget does not pay for it beside cheaper methods; a trial of it costs 20 s")
     ]
-    assert "at least" in problems(tmp_path, toy, methods=("dfrd,fedavg,fedprox,scaffold",), budget="45s")
+    assert "at least" in problems(tmp_path, toy, methods=("dfrd,fedavg,fedprox,scaffold",), budget="60s")
     assert "each of 4 methods" in problems(tmp_path, toy, methods=("all",), budget="12s"), "two are too many"
     rounds = planned(tmp_path, toy, methods=("all",), budget="40rounds").record
     assert [one.name for one in rounds.methods] == ["fedavg", "fedprox", "scaffold"], "of equal costs the slowest goes"
 
 
-def test_a_time_is_computing_time_of_all_that_run_at_once(tmp_path: Path, toy: Path) -> None:
+def test_a_time_is_that_of_the_clock(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter((100.0, 107.0))  # two methods that are named are timed, whatever that takes
+    monkeypatch.setattr(auto_plan.time, "monotonic", lambda: next(readings))
     record = planned(tmp_path, toy, budget="10m").record
-    # 590 s after Ray's start, two at once; fresh seeds 3·4·(1 + 2), final 3·4·2.
-    assert record.fresh_budget == 36 and record.final_budget == 24
-    assert record.search_budget == 590 * 2 - 60 and record.costs("seconds") == (1.0, 2.0)
+    # Planning took 7 seconds. A quarter for fresh seeds; three final seeds of 4·2 + 2 seconds on two slots, the third
+    # after the other two; the search has the rest.
+    assert (record.clock, record.fresh_budget, record.final_budget) == (7.0, 150, 20)
+    assert record.search_budget == 600 - 7 - 150 - 20 and record.deadline == 600
+    assert record.costs("seconds") == (1.0, 2.0)
+
+
+def test_where_all_methods_may_take_part_timing_has_an_end(
+    tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sixth of the budget; every look at the clock is fifteen seconds later here."""
+    several = {name: registry.method(name) for name in sorted(COSTS) if name not in ("local", "dfrd")}
+    monkeypatch.setattr(registry, "methods", lambda: several)
+    readings = itertools.count(100.0, 15.0)
+    monkeypatch.setattr(auto_plan.time, "monotonic", lambda: next(readings))
+    record = planned(tmp_path, toy, methods=("all",), budget="120s").record
+    assert [one.name for one in record.methods] == ["fedavg", "fedprox", "scaffold"]
+    record = planned(tmp_path / "less", toy, methods=("all",), budget="80s", rounds=1).record
+    assert [one.name for one in record.methods] == ["fedavg", "fedprox"]
+    assert [one.why for one in record.excluded] == ["the budget does not pay for timing it; name it with --methods"]
 
 
 def test_a_small_budget_pays_for_fewer_seeds(tmp_path: Path, toy: Path) -> None:
-    # Three and three cost 36 seed-rounds, two and two 24, two and one 20: at most half of the budget.
-    found = [planned(tmp_path, toy, budget=f"{count}rounds").record for count in (72, 71, 48, 47, 30)]
-    assert [(one.fresh, one.final) for one in found] == [(3, 3), (2, 2), (2, 2), (2, 1), (2, 1)]
+    # Two fresh seeds of both cost 16 seed-rounds, a final one 4: at most half of the budget.
+    found = [planned(tmp_path, toy, budget=f"{count}rounds").record for count in (56, 55, 48, 47, 30)]
+    assert [(one.fresh, one.final) for one in found] == [(2, 3), (2, 2), (2, 2), (2, 1), (2, 1)]
     asked = planned(tmp_path, toy, budget="59rounds", fresh_seeds=3).record
     assert (asked.fresh, asked.final) == (3, 1)
 
@@ -229,9 +254,9 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
         ),
         (
             {"budget": "60rounds", "least": 9},
-            "budget must be at least 96 seed-rounds, which pays for 9 trials of each",
+            "budget must be at least 100 seed-rounds, which pays for 9 trials of each",
         ),
-        ({"budget": "20s"}, "budget must be at least 33 s"),
+        ({"budget": "20s"}, "budget must be at least 45 s"),
         ({"budget": "90"}, "budget must be a length such as 30m or 2h"),
         ({"budget": "soon"}, "budget must be a length such as 30m or 2h"),
         ({"budget": "0rounds"}, "budget must be a length such as 30m or 2h"),
