@@ -12,6 +12,7 @@ from analysis.auto.record import AutoRecord
 from benchmarks.replay.auto.command import AutoSearch, fresh_mean, led
 from benchmarks.replay.auto.world import METHOD
 from benchmarks.replay.searcher import Floats, Setting
+from benchmarks.replay.searchers import SEARCHERS
 from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.searchers.racing import Racing
 from benchmarks.replay.simulator import Simulation
@@ -99,6 +100,25 @@ def test_a_replayed_race_is_the_one_that_ray_runs(conduct: Callable[..., Result]
         replayed = Racing(setting, most=3, first=(), **changes)
         Simulation(episode, replayed, slots=slots, budgets=[25 * ROUNDS]).run()
         assert [facts(trial) for trial in replayed.queue.trials()][: len(real)] == real
+
+
+def test_a_replayed_search_confirms_with_the_last_fifth_of_its_rounds() -> None:
+    """Until then it is the search of one seed, which stops trials early and spends what that saves."""
+    episode = Faked(seeds=9, own_noise=0.2)
+    setting = Setting(space(), ROUNDS, 9, 0, 1, episode.truth_curve)
+    confirmed = SEARCHERS["fedtune-1-confirmed-12"](setting)
+    simulation = Simulation(episode, confirmed, slots=1, budgets=[12 * ROUNDS])
+    verdict = simulation.run()[0].verdict
+    assert isinstance(confirmed, Racing)
+    trials = confirmed.queue.trials()
+    last = [trial for trial in trials if trial.user_attrs.get("confirms")]
+    assert len(last) >= 2 and trials[-len(last) :] == last and all(trial.user_attrs["seed"] > 0 for trial in last)
+    assert 11 * ROUNDS < simulation.spent <= 12 * ROUNDS
+    plain = Present(setting, each=1)
+    Simulation(episode, plain, slots=1, budgets=[12 * ROUNDS]).run()
+    params = [trial.params for trial in plain.queue.trials()][: len(trials) - len(last)]
+    assert [trial.params for trial in trials][: len(params)] == params
+    assert verdict is not None and verdict.low is not None
 
 
 class FakedMethods:

@@ -41,7 +41,7 @@ def refused(folder: Path, says: str) -> None:
 ATTRIBUTES = [
     *(("rounds", value) for value in ('"x"', "[1]", "null", "1e999", "NaN", "-1", "true", "2.5", "9" * 400)),
     *(("seed", value) for value in ('"x"', "null", "1.0")),
-    *((name, '"1"') for name in ("seconds", "of", "place", "went_on")),
+    *((name, '"1"') for name in ("seconds", "of", "place", "went_on", "confirms")),
     *(("share", value) for value in ("1", "[1]", '["a", "b"]', "[1e999, 0]", "null", "[1, 2, 3]")),
     *(("curve", value) for value in ("1", '"x"', '"[1]"', '"{\\"x\\": [1]}"', '"{\\"1\\": [1, 2]}"', '"{\\"1\\": 1}"')),
     *((name, "5") for name in ("error", "from", "stop_reason")),
