@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 
 from analysis import style
 from analysis.auto.leaderboard import LeaderboardRow, expected_best
 from analysis.labels import Labels
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, SHARES
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,19 @@ def _leaderboard(listed: Sequence[LeaderboardRow], metric: str) -> go.Figure:
             },
             hovertemplate=f"{row.method}: %{{x:.2f}}<extra></extra>",
         )
-    style.title_axes(figure, 1, labels.metric(metric), "")
+    style.title_axes(figure, 1, labels.metric(metric), "", xaxis=_possible(rows, metric, scale))
     return style.panels(figure, [""], columns=1, height=90 + 44 * len(rows), left=110)
+
+
+def _possible(rows: Sequence[LeaderboardRow], metric: str, scale: float) -> dict[str, Any]:
+    """The axis, of a share no wider than shares are: the interval over two seeds may be wider than all of them."""
+    ends = [end for row in rows if len(row.fresh) > 1 for end in (row.low, row.high)]
+    ends += [value for row in rows for value in row.fresh.values()]
+    if metric not in SHARES or not ends or (min(ends) >= 0 and max(ends) <= 1):
+        return {}
+    low, high = max(0.0, min(ends)), min(1.0, max(ends))
+    pad = 0.03 * (high - low)
+    return {"range": [scale * (low - pad), scale * (high + pad)]}
 
 
 def _budget(listed: Sequence[LeaderboardRow], metric: str) -> go.Figure:

@@ -115,9 +115,14 @@ class Auto:
         """The figures that can be drawn by now: leaderboard, budget, expected."""
         return {name: figure.draw(self.rows, self.metric) for name, figure in self.drawable().items()}
 
+    @property
+    def tied(self) -> list[LeaderboardRow]:
+        """The methods that the tests on fresh seeds do not tell from the leader."""
+        return [row for row in self.rows[1:] if row.fresh and self.rows[0].fresh and not row.p <= RISK]
+
     def untold(self) -> list[str]:
         """The sentence that names the methods that the tests do not tell from the leader, where there are any."""
-        names = [row.method for row in self.rows[1:] if row.fresh and self.rows[0].fresh and not row.p <= RISK]
+        names = [row.method for row in self.tied]
         if not names:
             return []
         apart = f"Not told from {self.leader} by the test (p above {RISK:g}): {', '.join(names)}."

@@ -174,4 +174,10 @@ def _auto_head(page: Page, auto: Auto, folder: str) -> None:
 def _auto_title(auto: Auto) -> str:
     if auto.leader is None:
         return "Search over several methods"
-    return f"{auto.rows[0].title} leads"
+    leader, others = auto.rows[0], [row for row in auto.rows[1:] if row.fresh]
+    if not leader.fresh or not others:
+        return f"{leader.title} leads"
+    told = ["all others"] if len(others) == len(auto.rows) - 1 else [row.title for row in others]
+    *titles, last = [row.title for row in auto.tied] or told
+    names = f"{', '.join(titles)} and {last}" if titles else last
+    return f"{leader.title} leads, {'not ' * bool(auto.tied)}told from {names} on {len(leader.fresh)} fresh seeds"

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import statistics
+import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
-from analysis.auto import LeaderboardRow, expected_best
+from analysis.auto import LeaderboardRow, expected_best, figures
 from analysis.auto.leaderboard import leaderboard_rows
 from analysis.runs import Run
 from tests.analysis.varied import asked
@@ -112,3 +113,16 @@ def test_it_is_the_mean_over_all_draws_with_replacement(k: int) -> None:
 
 def test_nothing_has_no_best() -> None:
     assert math.isnan(expected_best([], 3))
+
+
+def test_the_axis_of_a_share_is_no_wider_than_shares_are() -> None:
+    """With two seeds an interval may reach from far below 0 to far above 100 %, and would hide every difference."""
+
+    def row(low: float, high: float) -> Any:
+        return types.SimpleNamespace(fresh={1: 0.6, 2: 0.7}, mean=0.65, low=low, high=high, method="a")
+
+    wide = figures.FIGURES["leaderboard"].draw([row(-0.4, 1.9)], "val_global_accuracy")
+    assert tuple(wide.layout.xaxis.range) == pytest.approx((-3, 103))
+    assert wide.data[1].error_x.array == pytest.approx((125.0,)), "the interval itself stays what it is"
+    assert figures.FIGURES["leaderboard"].draw([row(0.6, 0.7)], "val_global_accuracy").layout.xaxis.range is None
+    assert figures.FIGURES["leaderboard"].draw([row(-0.4, 1.9)], "global_loss").layout.xaxis.range is None
