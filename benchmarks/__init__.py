@@ -2,6 +2,7 @@
 
     python -m benchmarks list                  # the cases
     python -m benchmarks run [CASE …]          # all of them, or some; --quick only tries them
+    python -m benchmarks explained             # docs/explained: the pictures of noise, a race and early stopping
     python -m benchmarks page | record         # bench/performance.md, or docs/performance.md, from the results
     python -m benchmarks peers | gpu           # against Flower and pfl-research; on a GPU
 

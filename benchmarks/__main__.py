@@ -23,6 +23,7 @@ def main() -> int:
     page = commands.add_parser("page", help="make bench/performance.md from the results")
     page.add_argument("--check", action="store_true", help="only say whether docs/performance.md is what was recorded")
     commands.add_parser("record", help="make docs/performance.md from the results, beside a copy of them")
+    commands.add_parser("explained", help="draw the pictures of the pages that explain, in docs/explained")
     for name in OTHERS:
         other = commands.add_parser(name)
         other.add_argument("--quick", action="store_true")
@@ -41,6 +42,11 @@ def main() -> int:
         return measure([chosen.command], quick=chosen.quick)
     from benchmarks import page as pages
 
+    if chosen.command == "explained":
+        from benchmarks import explained
+
+        explained.write()
+        return 0
     if chosen.command == "page" and chosen.check:
         return pages.check()
     if not results.RESULTS.exists():

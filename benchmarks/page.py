@@ -9,7 +9,7 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ MISSING = {
     "gpu": "No GPU was at hand: the figures for LeNet-5 and the CNN at 1, 2, 4, 8 and 16 trials per GPU are "
     "missing. `make bench-gpu` measures them.",
 }
+#: Where the axes of a drawing begin.
+LEFT, TOP = 70, 34
 COLOURS = ("#3366cc", "#dc6b1f", "#2f8f4e", "#a0459b", "#777777")
 
 
@@ -165,12 +167,22 @@ def terminal(case: Case) -> str:
 def svg(curve: Mapping[str, Any]) -> str:
     """A drawing of a few series: axes with ticks, a line and points each, a legend. Logarithmic axes where asked
     for."""
-    width, height, left, top, right, bottom = 560, 320, 70, 34, 20, 48
-    points = [p for series in curve["series"].values() for p in series]
+    out, at = frame(curve, [p for series in curve["series"].values() for p in series])
+    for place, (name, series) in enumerate(curve["series"].items()):
+        out += line(name, [at(x, y) for x, y in series], COLOURS[place % len(COLOURS)], LEFT + 8, TOP + 16 + 16 * place)
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def frame(
+    curve: Mapping[str, Any], points: Sequence[Sequence[float]], width: int = 560, size: int = 12
+) -> tuple[list[str], Callable[[float, float], tuple[float, float]]]:
+    """The beginning of a drawing `width` wide with letters of that `size`: its title and the axes round all `points`,
+    and where (x, y) is on it."""
+    height, right, bottom = 320, 20, 48
     low_x, high_x = min(p[0] for p in points), max(p[0] for p in points)
     high_y, low_y = max(p[1] for p in points), min((p[1] for p in points), default=0)
     log = curve["log"] and low_x > 0 and low_y > 0
-    ticks_x, ticks_y = (_ticks(low_x, high_x, log), _ticks(low_y if log else 0.0, high_y, log))
+    ticks_x, ticks_y = (_ticks(low_x, high_x, log), _ticks(low_y if log else curve.get("from", 0.0), high_y, log))
     scale = math.log10 if log else float
 
     def place(value: float, ticks: Sequence[float], start: float, end: float) -> float:
@@ -178,43 +190,39 @@ def svg(curve: Mapping[str, Any]) -> str:
         return start + (end - start) * ((scale(value) - a) / (b - a) if b > a else 0.5)
 
     def at(x: float, y: float) -> tuple[float, float]:
-        return place(x, ticks_x, left, width - right), place(y, ticks_y, height - bottom, top)
+        return place(x, ticks_x, LEFT, width - right), place(y, ticks_y, height - bottom, TOP)
 
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        f'font-size="12">',
+        f'font-size="{size}">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{left}" y="18" font-size="13">{html.escape(curve["title"])}</text>',
+        f'<text x="{LEFT}" y="18" font-size="{size + 1}">{html.escape(curve["title"])}</text>',
     ]
     for x in ticks_x:
         px, _ = at(x, ticks_y[0])
         out.append(
-            f'<path d="M{px:.1f} {top}V{height - bottom}" stroke="#dddddd"/><text x="{px:.1f}" '
+            f'<path d="M{px:.1f} {TOP}V{height - bottom}" stroke="#dddddd"/><text x="{px:.1f}" '
             f'y="{height - bottom + 16}" '
             f'text-anchor="middle">{x:,g}</text>'
         )
     for y in ticks_y:
         _, py = at(ticks_x[0], y)
         out.append(
-            f'<path d="M{left} {py:.1f}H{width - right}" stroke="#dddddd"/><text x="{left - 6}" y="{py + 4:.1f}" '
+            f'<path d="M{LEFT} {py:.1f}H{width - right}" stroke="#dddddd"/><text x="{LEFT - 6}" y="{py + 4:.1f}" '
             f'text-anchor="end">{y:,g}</text>'
         )
     out.append(
-        f'<text x="{(left + width - right) / 2}" y="{height - 10}" '
+        f'<text x="{(LEFT + width - right) / 2}" y="{height - 10}" '
         f'text-anchor="middle">{html.escape(curve["x"])}</text>'
     )
     out.append(
-        f'<text transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" '
+        f'<text transform="translate(16 {(TOP + height - bottom) / 2}) rotate(-90)" '
         f'text-anchor="middle">{html.escape(curve["y"])}</text>'
     )
-    for place_, (name, series) in enumerate(curve["series"].items()):
-        out += _series(
-            name, [at(x, y) for x, y in series], COLOURS[place_ % len(COLOURS)], left + 8, top + 16 + 16 * place_
-        )
-    return "\n".join([*out, "</svg>"]) + "\n"
+    return out, at
 
 
-def _series(name: str, spots: Sequence[tuple[float, float]], colour: str, x: int, y: int) -> list[str]:
+def line(name: str, spots: Sequence[tuple[float, float]], colour: str, x: int, y: int) -> list[str]:
     """A line through `spots` with a circle at each, and its name at (x, y)."""
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
     return [

@@ -34,7 +34,7 @@ def files() -> Iterator[str]:
     for page in PAGES:
         whole = page.read_text(encoding="utf-8")
         prose, written = BLOCK.sub("", whole), {note for _, note, _ in BLOCK.findall(whole)}
-        tops = "|".join((*PACKAGES, "benchmarks", "tests", "docs", "scripts"))
+        tops = "|".join((*PACKAGES, "benchmarks", "examples", "tests", "docs", "scripts"))
         for name in re.findall(rf"`((?:{tops})/[\w./-]+)`", prose):
             if name not in written and not (ROOT / name).exists():
                 yield f"{page.name} names {name}, which is not there."
@@ -116,16 +116,23 @@ def glossary() -> Iterator[str]:
             yield f"The glossary explains {term!r}, which occurs nowhere else."
 
 
-def contributing() -> Iterator[str]:
-    """Excerpts stand in the files that they are taken from, however a formatter breaks their lines."""
+def excerpts() -> Iterator[str]:
+    """What a document quotes of a file stands there, however a formatter breaks its lines."""
 
     def closed(code: str) -> str:
         return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+", "", code))
 
+    for page in PAGES:
+        for _, file, excerpt in BLOCK.findall(page.read_text(encoding="utf-8")):
+            if (ROOT / file).is_file() and closed(excerpt).rstrip(",") not in closed(text(file)):
+                yield f"{page.name} quotes {file}, which has other lines: {excerpt.strip()}"
+            if page.name == "CONTRIBUTING.md" and file and not (ROOT / file).is_file():
+                yield f"CONTRIBUTING.md quotes {file}, which is not there."
+
+
+def contributing() -> Iterator[str]:
+    """Its commands are goals of the Makefile."""
     page = text("CONTRIBUTING.md")
-    for _, file, excerpt in BLOCK.findall(page):
-        if file and closed(excerpt).rstrip(",") not in closed(text(file)):
-            yield f"CONTRIBUTING.md quotes {file}, which has other lines: {excerpt.strip()}"
     known = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
     for words in re.findall(r"^make ([a-z -]+)", page, re.MULTILINE):
         yield from (f"CONTRIBUTING.md names `make {goal}`, which is not there." for goal in set(words.split()) - known)
@@ -201,7 +208,7 @@ def pages() -> Iterator[str]:
 
 
 def main() -> int:
-    checks = (files, modules, run_folder, public, glossary, contributing, version, gallery, pages)
+    checks = (files, modules, run_folder, public, glossary, excerpts, contributing, version, gallery, pages)
     found = [problem for check in checks for problem in check()]
     print("\n".join(found), end="\n" * bool(found))
     return bool(found)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis import curve_table
+from benchmarks import explained, results
 from benchmarks import page as performance
-from benchmarks import results
 from benchmarks.replay import page
 from benchmarks.replay.__main__ import DOCS, KEPT
 from benchmarks.tables.lines import RECORDED
@@ -23,6 +23,13 @@ SEARCHERS = ("fedtune-race", "fedtune-race-3", "fedtune-3", "fedtune-1")
 BUDGETS = (3, -1)
 #: Searchers of other packages begin with these.
 OTHERS = ("optuna", "ray-tune", "syne-tune", "smac")
+
+
+def section(heading: str) -> str:
+    """That section of docs/defaults.md."""
+    text = (ROOT / "docs" / "defaults.md").read_text(encoding="utf-8")
+    [found] = re.findall(rf"^## {heading}.*?(?=^## |\Z)", text, re.M | re.S)
+    return str(found)
 
 
 def rows(text: str, cells: int) -> dict[str, tuple[str, ...]]:
@@ -59,14 +66,21 @@ def test_the_made_pages_are_what_their_figures_give() -> None:
     assert performance.check() == 0
 
 
-# -- docs/racing.md ----------------------------------------------------------------------------------------------------
+def test_the_pictures_that_explain_are_what_the_tables_give(tmp_path: Path) -> None:
+    explained.write(tmp_path)
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_bytes() for path in explained.FOLDER.iterdir()}
+    assert all(len(picture) < 100_000 for picture in made.values())
+
+
+# -- docs/defaults.md --------------------------------------------------------------------------------------------------
 
 
 def test_racing_has_the_figures_of_the_benchmark() -> None:
     """Regret, winner's curse and coverage after the largest budget, of races, three seeds and one; and no budget at
     which three seeds are told to be better than a race of three."""
     found = compared()["tables"]
-    text = (ROOT / "docs" / "racing.md").read_text(encoding="utf-8")
+    text = section("Races")
     regret, honest = rows(text, 4), rows(text, 8)
     assert {*regret} == {*honest} == {name for name in found if "shuffled" not in name}
     for name in regret:
@@ -90,7 +104,7 @@ def test_what_racing_says_of_how_true_estimates_are_is_so() -> None:
 
     curse, held, guessed = last("fedtune-race", "curse"), last("fedtune-race", "covered"), last("fedtune-1", "covered")
     grid = guessed.pop("dfrd_alpha_lambda")
-    text = " ".join((ROOT / "docs" / "racing.md").read_text(encoding="utf-8").split())
+    text = " ".join(section("Races").split())
     assert f"it holds in {grid:.0f} % of the repetitions on `dfrd_alpha_lambda`" in text
     assert f"and in {min(guessed.values()):.0f} to {max(guessed.values()):.0f} % on the others" in text
     assert f"race of ten seeds lies within {max(map(abs, curse.values())):.1f} points" in text
@@ -119,7 +133,7 @@ def test_what_racing_says_of_random_search_is_so() -> None:
     held = {
         race: 100 * shuffled[race]["budgets"][-1]["covered"]["value"] for race in ("fedtune-race", "fedtune-race-3")
     }
-    text = " ".join((ROOT / "docs" / "racing.md").read_text(encoding="utf-8").split())
+    text = " ".join(section("Races").split())
     assert f"interval holds in {held['fedtune-race']:.0f} % there, that of a race of three in" in text
     assert f"three in {held['fedtune-race-3']:.0f} %" in text
     grid = found["tables"]["dfrd_alpha_lambda"]["searchers"]["fedtune-race"]["budgets"]
@@ -131,17 +145,14 @@ def test_what_racing_says_of_the_seeds_is_so() -> None:
     """The means over all configurations, last round, of the seeds of `dfrd_alpha_lambda`."""
     table = curve_table.load(RECORDED / "dfrd_alpha_lambda.npz")
     means = sorted(100 * table.validation[:, :, -1].mean(axis=0))
-    text = " ".join((ROOT / "docs" / "racing.md").read_text(encoding="utf-8").split())
+    text = " ".join(section("Races").split())
     assert f"twelve seeds of that table have means of {means[0]:.0f} to {means[-1]:.0f}" in text and len(means) == 12
     assert f"one lies {means[1] - means[0]:.0f} points below all others" in text
 
 
-# -- docs/proposals.md -------------------------------------------------------------------------------------------------
-
-
 def test_proposals_has_the_figures_of_the_benchmark() -> None:
     found = compared()["tables"]
-    written = rows((ROOT / "docs" / "proposals.md").read_text(encoding="utf-8"), 6)
+    written = rows(section("Proposals"), 6)
     assert {*written} == {name for name in found if "shuffled" not in name}
     for name, cells in written.items():
         searchers = {key: one["budgets"] for key, one in found[name]["searchers"].items() if "budgets" in one}
@@ -158,7 +169,7 @@ def test_proposals_says_how_long_one_takes() -> None:
     cases = packed.read(results.RECORDED)["cases"]
     [timed] = [table for table in cases["scaling"]["tables"] if table["title"].startswith("Trials that compute")]
     took = {(sampler, trials): f"{ms:.0f}" for sampler, trials, _, ms in timed["rows"]}
-    text = " ".join((ROOT / "docs" / "proposals.md").read_text(encoding="utf-8").split())
+    text = " ".join(section("What a proposal takes").split())
     ei, tpe = ([took[sampler, trials] for trials in (100, 1000)] for sampler in ("ei", "tpe"))
     assert f"{ei[0]} ms between the 30th and the 100th trial of a search and {ei[1]} ms between the 300th" in text
     assert f"by `tpe` it takes {tpe[0]} and {tpe[1]} ms, and at random {took['random', 100]}." in text

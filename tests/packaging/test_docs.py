@@ -1,8 +1,9 @@
 """The guides are true: what they tell a reader to write is written, what they tell them to run is run. (Whether files,
 links and names in documents are there, `scripts/check_docs.py` asks.)
 
-A code block whose first line is ```lang path is a file, ```sh is run (with `fails`: must exit with 2), ```text is part
-of what the last command printed, ```python without a path is run. It all happens in a copy of the repository.
+A code block whose first line is ```lang path is a file, or an excerpt of one that is there, ```sh is run (with `fails`:
+must exit with 2), ```text is part of what the last command printed, ```python without a path is run. It all happens in
+a copy of the repository.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from fedtune.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-#: Results come from hours of searching and are not repeated here; scripts/gallery.py runs what the gallery shows; the
-#: glossary, the published numbers and the published settings have nothing to run.
+#: Results and the reasons of defaults come from hours of searching and are not repeated here; scripts/gallery.py runs
+#: what the gallery shows; the glossary, the published numbers and the published settings have nothing to run.
 GUIDES = [
-    path for path in DOCS if path.stem not in ("results", "gallery", "glossary", "published", "published-settings")
+    path
+    for path in DOCS
+    if path.stem not in ("results", "defaults", "gallery", "glossary", "published", "published-settings")
 ]
 #: A page with this sentence is followed in the folder in which `start.md` was.
 GOES_ON = "This page goes on from [Start](start.md)."
 #: Pages that are followed in continuous integration too, and why.
 GUARDS = {"add-a-method": "what a user adds", "start": "the first thing that a user does"}
-PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "benchmarks", "tests", "docs")
+PACKAGES = ("fedtune", "search_spaces", "trainables", "analysis", "benchmarks", "examples", "tests", "docs")
 BLOCK = re.compile(r"^```(\w*)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -77,6 +80,8 @@ def follow(document: Path, folder: Path) -> None:
             for line in block.text.splitlines():
                 assert line in said, f"{line!r} was not printed; this was:\n{said}"
             continue
+        if (ROOT / block.note).is_file():
+            continue  # `scripts/check_docs.py` compares the excerpt
         if block.note and block.note != "fails":
             target = folder / block.note
             target.parent.mkdir(parents=True, exist_ok=True)
