@@ -84,7 +84,7 @@ Every number that the papers print for Fashion-MNIST, beside ours. A cell has fo
 deviation, n seeds), the paper's in grey, ours minus the paper's, also as a multiple of the paper's standard deviation
 and of ours, and the verdict: <span class="verdict agrees">agrees</span>,
 <span class="verdict disagrees">disagrees</span> or <span class="verdict untold">cannot be told</span>.
-[How they are compared](reproduce.md#the-papers-numbers) says which it is when; of numbers that agree in truth, one of
+[How they are compared](verdicts.md#the-papers-numbers) says which it is when; of numbers that agree in truth, one of
 twenty is called different. A disagreement is *large* where it is of more than 3 points, or of more than 3 times the
 larger standard deviation.
 

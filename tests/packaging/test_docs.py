@@ -27,11 +27,22 @@ from fedtune.cli import app
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 #: Results and the reasons of defaults come from hours of searching and are not repeated here; scripts/gallery.py runs
-#: what the gallery shows; the glossary, the published numbers and the published settings have nothing to run.
+#: what the gallery shows; the glossary, the published numbers and settings, and the rules of verdicts and of
+#: `fedtune auto` have nothing to run.
 GUIDES = [
     path
     for path in DOCS
-    if path.stem not in ("results", "defaults", "gallery", "glossary", "published", "published-settings")
+    if path.stem
+    not in (
+        "results",
+        "defaults",
+        "gallery",
+        "glossary",
+        "published",
+        "published-settings",
+        "verdicts",
+        "how-auto-decides",
+    )
 ]
 #: A page with this sentence is followed in the folder in which `start.md` was.
 GOES_ON = "This page goes on from [Start](start.md)."

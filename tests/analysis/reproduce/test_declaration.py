@@ -144,7 +144,9 @@ def test_it_can_be_planned(name: str, tmp_path: Path) -> None:
 
 def test_what_cannot_be_made_again_is_listed_with_its_reason() -> None:
     """Here, in the document, and nowhere else: no reproduction is of it."""
-    page = " ".join((Path(__file__).resolve().parents[3] / "docs/reproduce.md").read_text(encoding="utf-8").split())
+    page = " ".join(
+        (Path(__file__).resolve().parents[3] / "docs/add-a-reproduction.md").read_text(encoding="utf-8").split()
+    )
     sources = {declared(name).source for name in known()}
     for one in declaration.left_out():
         assert one.source not in sources
