@@ -41,13 +41,21 @@ MISSING = {
 }
 #: Where the axes of a drawing begin.
 LEFT, TOP = 70, 34
+#: What docs/performance.md shows, by case the places of its tables. All else stays in the record.
+SHOWN = {"client_round": (0,), "two_cores": (0,), "search": (1,), "scaling": (0,), "peers": (0,), "gpu": (0, 2)}
+ALSO = """## Also measured
+
+`xzcat benchmarks/recorded/performance.json.xz` shows the figures of everything here and of
+"""
 COLOURS = ("#3366cc", "#dc6b1f", "#2f8f4e", "#a0459b", "#777777")
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """The page's text."""
+def markdown(found: Mapping[str, Any], *, whole: bool = True) -> str:
+    """The page's text, with every table of every case or, where it is not to be whole, with those of `SHOWN`."""
     cases = found["cases"]
-    parts = [HEAD.format(follows=_follows(cases)), _machines(cases), _goals(cases)]
+    if not whole:
+        return _short(cases)
+    parts = [HEAD.format(follows=_follows(cases)), _machines(cases), _goals(cases, list(cases))]
     for name in (*ORDER, *OTHERS):
         if name in cases:
             parts.append(_section(cases[name]))
@@ -57,6 +65,25 @@ def markdown(found: Mapping[str, Any]) -> str:
         else:
             title = importlib.import_module(f"benchmarks.cases.{name}").TITLE
             parts.append(f"## {title}\n\nNot measured here. `make bench CASES={name}` measures it.\n")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _short(cases: Mapping[str, Any]) -> str:
+    """What is asked for most, and where the rest stands."""
+    shown = {name: places for name, places in SHOWN.items() if name in cases}
+    rest = [entry for name, entry in cases.items() if name not in shown]
+    parts = [HEAD.format(follows=_follows(cases)), _machines({name: cases[name] for name in shown})]
+    parts.append(_goals(cases, list(shown)))
+    for name, places in shown.items():
+        entry = cases[name]
+        tables = [entry["tables"][place] for place in places]
+        parts.append(_section(entry | {"tables": tables, "notes": [] if entry["curves"] else entry["notes"]}))
+    if rest:
+        parts.append(ALSO)
+        for entry in rest:
+            goals = [Goal(**one) for one in entry["goals"]]
+            reached = f" ({sum(goal.met for goal in goals)} of {len(goals)} goals reached)" if goals else ""
+            parts.append(f"- {entry['title']}{reached}")
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -91,11 +118,14 @@ def _machines(cases: Mapping[str, Any]) -> str:
     return "".join(f"Measured on {text} ({', '.join(names)}).\n" for text, names in texts.items())
 
 
-def _goals(cases: Mapping[str, Any]) -> str:
+def _goals(cases: Mapping[str, Any], shown: Sequence[str]) -> str:
+    """The goals of these cases, and of the others those that were missed."""
     rows = []
     for name in (*ORDER, *OTHERS):
         for entry in cases.get(name, {}).get("goals", ()):
             goal = Goal(**entry)
+            if goal.met and name not in shown:
+                continue
             between = f" ({number(goal.spread[0])} to {number(goal.spread[1])})" if goal.spread else ""
             rows.append(
                 [
@@ -250,7 +280,7 @@ def _ticks(low: float, high: float, log: bool) -> list[float]:
     return [start + i * step for i in range(math.ceil((high - start) / step - 1e-9) + 1)]
 
 
-def write(found: Mapping[str, Any], folder: Path) -> None:
+def write(found: Mapping[str, Any], folder: Path, *, whole: bool = True) -> None:
     """`performance.md` and its drawings in that folder."""
     folder.mkdir(parents=True, exist_ok=True)
     drawings = folder / "performance"
@@ -259,7 +289,7 @@ def write(found: Mapping[str, Any], folder: Path) -> None:
         for place, curve in enumerate(entry["curves"]):
             drawings.mkdir(exist_ok=True)
             (drawings / f"{entry['name']}-{place + 1}.svg").write_text(svg(curve), encoding="utf-8")
-    (folder / "performance.md").write_text(markdown(found), encoding="utf-8")
+    (folder / "performance.md").write_text(markdown(found, whole=whole), encoding="utf-8")
 
 
 def record() -> int:
@@ -272,7 +302,7 @@ def record() -> int:
     cases = {**recorded["cases"], **found["cases"]}
     together = {"cases": {name: cases[name] for name in (*ORDER, *OTHERS) if name in cases}}
     packed.write(RECORDED, together)
-    write(together, DOCS)
+    write(together, DOCS, whole=False)
     print(DOCS / "performance.md")
     return 0
 
@@ -280,7 +310,7 @@ def record() -> int:
 def check() -> int:
     """Whether the page and its drawings are what the recorded figures give."""
     with tempfile.TemporaryDirectory() as folder:
-        write(packed.read(RECORDED), Path(folder))
+        write(packed.read(RECORDED), Path(folder), whole=False)
         made = {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
     there = {
         path.relative_to(DOCS): path.read_bytes()

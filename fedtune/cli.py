@@ -132,6 +132,10 @@ def _page(guide: str) -> str:
 class Lazy(TyperGroup):
     """Imports a command when it is asked for."""
 
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        formatter.write("\n  `fedtune COMMAND --help` explains a command, and ends with examples and its page.\n")
+        formatter.write(f"  Where to begin: {_page('start')}\n")
+
     def list_commands(self, ctx: Context) -> list[str]:
         found = [info.name for info in pkgutil.iter_modules(commands.__path__) if not info.name.startswith("_")]
         return sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
@@ -236,7 +240,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog="`fedtune COMMAND --help` explains a command and ends with examples.",
 )
 
 

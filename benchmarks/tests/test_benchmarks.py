@@ -141,6 +141,19 @@ def test_the_page_has_goals_tables_and_drawings(tmp_path: Path) -> None:
     assert points[0][0] < points[1][0] and points[0][1] > points[1][1], "right is more clients, up is more seconds"
 
 
+def test_the_short_page_has_the_tables_that_are_asked_for_and_names_the_rest(tmp_path: Path) -> None:
+    scaling, other = Case("scaling", "Scaling", "Text."), Case("methods", "Methods", "Text.")
+    for place in range(2):
+        scaling.table(f"Table {place}", ("clients", "s"), [[10, place + 0.5]])
+    other.table("Of others", ("method", "s"), [["dfrd", 1.25]])
+    other.goals += [Goal("time", 1, 0.5, least=False, unit=" s"), Goal("memory", 450, 500.0, least=False, unit=" MiB")]
+    page.write({"cases": {"scaling": entry(scaling), "methods": entry(other)}}, tmp_path, whole=False)
+    text = (tmp_path / "performance.md").read_text()
+    assert "Table 0" in text and "Table 1" not in text and "Of others" not in text
+    assert "| memory |" in text and "| time |" not in text, "of other cases the goals that were missed"
+    assert "- Methods (1 of 2 goals reached)" in text
+
+
 def test_ratios_are_taken_within_a_turn() -> None:
     # The machine halves its speed in the second turn; the ratio stays.
     assert measure.ratio([1.0, 2.0, 1.0], [0.5, 1.0, 0.5]) == 2.0

@@ -166,3 +166,8 @@ def test_the_help_of_a_command_leads_to_a_page_that_shows_it(name: str) -> None:
     assert f"fedtune {name}" in (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
     said = CliRunner().invoke(app, [name, "--help"]).stdout
     assert said.rstrip().endswith(f"Guide: docs/{guide}.md, on the site {guide}.html")
+
+
+def test_the_list_of_commands_leads_to_the_first_page() -> None:
+    said = CliRunner().invoke(app, ["--help"]).stdout
+    assert said.rstrip().endswith("Where to begin: docs/start.md, on the site start.html")
