@@ -21,8 +21,6 @@ from analysis.stats import summarise
 from analysis.tables.table import Column, Table
 from search_spaces import run_folder, shell
 
-#: Of so many parameters a reader asks first which of them matter.
-MANY_PARAMETERS = 16
 #: A figure that is drawn for each condition by itself is drawn for so many at most.
 CONDITIONS = 6
 
@@ -128,13 +126,12 @@ def _again(run: Run) -> str:
 
 
 def figure_cards(page: Page, run: Run, prefix: str, tell: Callable[[str], object]) -> list[tuple[str, str]]:
-    """Draws every figure that can be drawn, those the space names first, and calls `tell` with each; returns (title,
-    reason) of the others."""
+    """Draws every figure that can be drawn, after the search's surface those that the space names, and calls `tell`
+    with each; returns (title, reason) of the others."""
     known = {n: f for n, f in figures().items() if not f.many}
     asked = [n for n in run.space.get("figures") or [] if n in known]
     skipped = []
-    first = ["importance"] if len(run.keys) >= MANY_PARAMETERS else []
-    for name in dict.fromkeys([*first, *asked, *known]):
+    for name in dict.fromkeys(["surface", *asked, *known]):
         if f"{prefix}{name}" in page.figures:
             continue  # the first card has it
         figure = known[name]

@@ -8,8 +8,11 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from analysis.estimate import Estimate, apart, between, sentences, unseen, unseen_sentence, verdict
+from analysis.figure import Figure
+from analysis.figures.importance import FIGURE as IMPORTANCE
 from analysis.figures.surface import FIGURE as SURFACE
 from analysis.labels import Labels, number
 from analysis.next_commands import BASELINES, baseline, run_command, same_problem
@@ -23,6 +26,8 @@ from analysis.stats import summarise
 from search_spaces.metrics import twin
 from search_spaces.shell import join, quote
 
+#: Of so many parameters a reader asks first which of them matter.
+MANY_PARAMETERS = 16
 #: So many trials are named one by one.
 NAMED = 8
 NOT_TRIED = "Not tried yet. The value of a winner on the seeds that chose it is optimistic."
@@ -45,7 +50,7 @@ def winner_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     who = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run)}"
     title = fresh_verdict(run, labels, finals) or _verdict(run, labels)
     chips = f"<b>{escape(who)}</b> " * (title is not None) + _configuration(run, labels)
-    inner = f'<p class="winner">{chips}</p>{_value(run, labels)}{_surface(page, run, prefix)}'
+    inner = f'<p class="winner">{chips}</p>{_value(run, labels)}{_picture(page, run, prefix)}'
     inner += told([], next_step(run, finals))
     inner += f"<details><summary>Why, and how sure that is</summary>{told(rows)}</details>"
     page.card(f"{prefix}answer", title or who, inner, "Answer" if not prefix else "")
@@ -84,12 +89,15 @@ def fresh_verdict(run: Run, labels: Labels, finals: Sequence[FinalRun]) -> str |
     return f"No better than the paper's values, as far as can be told: {gained}"
 
 
-def _surface(page: Page, run: Run, prefix: str) -> str:
-    """The picture of what the search knows of its space, where it can be drawn."""
-    if not SURFACE.drawable(run):
-        return ""
-    drawn = SURFACE.draw([run], Labels.of([run]))
-    return page.drawn(f"{prefix}surface", SURFACE.title, drawn, SURFACE.read)
+def _picture(page: Page, run: Run, prefix: str) -> str:
+    """What the search knows of its space over two parameters; of many, which of them matter."""
+    known: dict[str, Figure[Any]] = {"importance": IMPORTANCE, "surface": SURFACE}
+    order = ("importance", "surface") if len(run.keys) >= MANY_PARAMETERS else ("surface",)
+    for name in order:
+        if known[name].drawable(run):
+            drawn = known[name].draw([run], Labels.of([run]))
+            return page.drawn(f"{prefix}{name}", known[name].title, drawn, known[name].read)
+    return ""
 
 
 def next_step(run: Run, finals: Sequence[FinalRun]) -> tuple[str, str]:

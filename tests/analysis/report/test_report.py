@@ -97,8 +97,9 @@ def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(
 
 def test_of_many_parameters_importance_comes_first(tmp_path: Path) -> None:
     folder = synthetic.write(tmp_path / "many", trials=30, keys=(*synthetic.many(15), "lr"), published=None)
-    order = re.findall(r'data-figure="(\w+)"', document([load_run(folder)]))
-    assert order[:2] == ["surface", "importance"]
+    text = document([load_run(folder)])
+    assert re.findall(r'data-figure="(\w+)"', text)[:3] == ["importance", "surface", "heatmap"]
+    assert text.index('data-figure="importance"') < text.index("<dt>Next</dt>"), "it stands on the first screen"
 
 
 def test_it_tells_the_best_configuration_and_how_to_run_it(page: Callable[[str], str], loaded: dict[str, Run]) -> None:
