@@ -314,8 +314,8 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
         Option(
             help="End with further seeds for the configurations that may be the best.",
             group="how long",
-            default="true from 10 trials on, unless it is a grid, or there are several metrics or conditions, or "
-            "several seeds with --no-race",
+            default="true from 10 trials on, unless it is a race or a grid, or there are several metrics, conditions "
+            "or seeds",
             flags=("--confirm/--no-confirm",),
             by_set=True,
         ),

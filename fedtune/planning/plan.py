@@ -275,7 +275,8 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
             "confirm must be false for a grid, for several metrics or conditions, and for several seeds with "
             "--no-race: a confirmation compares single federations by one metric. Leave confirm out."
         )
-    confirm = federations(trials * (seeds if races else 1)) if confirms and request.confirm is not False else 0
+    wanted = not races if request.confirm is None else request.confirm
+    confirm = federations(trials * (seeds if races else 1)) if confirms and wanted else 0
     if request.confirm and confirms and not confirm:
         problems.append(sentence("trials", f"at least {LEAST} where confirm is true", trials, "--trials"))
     return Budget(

@@ -169,3 +169,16 @@ def test_the_command_ends_with_one_sentence_and_writes_nothing(
         error = capsys.readouterr().err.strip()
         assert ended.value.code == 2 and said in error and len(error.splitlines()) <= 3
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == files
+
+
+def test_a_fifth_of_a_search_that_is_extended_confirms(tmp_path: Path) -> None:
+    """Of one that began with a confirmation; of a race a fifth of its rounds."""
+    run = searched(tmp_path / "run", trials=10, confirm=2, seeds=(0,), sampler="random", scheduler="none", rounds=4)
+    longer = asked(run, trials=10)
+    assert (longer.trials, longer.confirm, asked(run, trials=4).confirm) == (20, 4, 2)
+    assert told(Experiment.of(run), longer, run.frozen)[1] == (
+        "Its confirmation stays, and the last of the new trials confirm again."
+    )
+    raced = edited(run.path, budget=80, confirm=4)
+    assert (asked(raced, trials=5).budget, asked(raced, trials=5).confirm) == (120, 6)
+    assert asked(edited(run.path, budget=80, confirm=0), trials=5).confirm == 0

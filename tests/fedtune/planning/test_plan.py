@@ -637,7 +637,8 @@ def test_a_search_ends_with_a_confirmation_where_it_can(asked: Callable[..., Sea
         )
     }
     assert {*confirms} == {4, 0} and confirms[4] == {"trials": 24}
-    race = plan(asked(rounds=2, trials=8, seeds=3))
+    assert plan(asked(rounds=2, trials=8, seeds=3)).experiment.confirm == 0, "a race gives seeds all along"
+    race = plan(asked(rounds=2, trials=8, seeds=3, confirm=True))
     assert (race.experiment.budget, race.experiment.confirm) == (48, 4)
     assert any("the last fifth of its budget" in note for note in race.notes)
     assert any("the last 4 of 24 trials are further seeds" in note for note in plan(asked(trials=24)).notes)
