@@ -16,6 +16,7 @@ import pytest
 
 from analysis.estimate import standing
 from analysis.figures import (
+    anytime,
     curves,
     figures,
     heatmap,
@@ -249,6 +250,22 @@ def test_a_final_runs_curve_is_the_mean_of_its_seeds(loaded: dict[str, Run]) -> 
 def test_seeds_of_a_final_run_have_no_history(loaded: dict[str, Run]) -> None:
     assert history.FIGURE.needs([loaded["tpe"]]) is None
     assert "seeds of one configuration" in str(history.FIGURE.needs([loaded["final"]]))
+
+
+def test_the_best_so_far_stands_at_what_all_trials_up_to_it_took(loaded: dict[str, Run]) -> None:
+    """Counted here from the rows of the files, of stopped and failed trials too."""
+    run = loaded["tpe"]
+    table = anytime.data([run])
+    assert list(table["best"]) == list(history.data([run])["best"]) and len(table) > 2
+    seconds, lines = 0.0, 0
+    spent = {}
+    for folder in sorted((run.path / run_folder.TRIALS).iterdir()):
+        rows = [json.loads(line) for line in (folder / run_folder.ROUNDS).read_text().splitlines() if line]
+        seconds, lines = seconds + sum(row.get("seconds") or 0.0 for row in rows), lines + len(rows)
+        spent[int(folder.name)] = (seconds, lines / run.experiment["rounds"])
+    assert len(spent) > len(table), "some were stopped"
+    for row in table.itertuples():
+        assert (row.seconds, row.federations) == pytest.approx(spent[row.number])
 
 
 def test_the_history_keeps_the_best_so_far_and_its_test_value(loaded: dict[str, Run]) -> None:
