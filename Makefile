@@ -24,7 +24,7 @@
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
 # make tables        record learning curves for bench-search: about ten core-hours in all; Ctrl-C at any time, the same command goes on
-# make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds?
+# make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds? (SLOTS="1 8 32": by wall-clock)
 # make bench-search-peers   the same with Syne Tune, SMAC3 and Optuna's Gaussian process beside, installed into .venv-peers (about 1.5 GB); a day
 # make test-bench   set up, run the tests of the benchmarks: of what is measured and replayed, and of the documents that quote it; nightly
 # make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
@@ -161,7 +161,7 @@ tables: $(INSTALLED)
 
 # TABLES="fedavg" and SEARCHERS="random-1 fedtune-1" replay some, TABLES=auto `fedtune auto` alone, beside what was measured before, which stays. `python -m benchmarks.replay record` puts the figures into docs.
 bench-search: $(INSTALLED)
-	@$(BIN)/python -m benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS))
+	@$(BIN)/python -m benchmarks.replay run $(if $(TABLES),--tables $(TABLES)) $(if $(SEARCHERS),--searchers $(SEARCHERS)) $(if $(SLOTS),--slots $(SLOTS))
 
 bench-search-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_search_peers.sh

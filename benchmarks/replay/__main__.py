@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import OUT, ROOT
-from benchmarks.replay import bench, page
+from benchmarks.replay import bench, clock, page
 from benchmarks.replay.auto import measure as auto_measure
 from benchmarks.replay.auto.world import worlds
 from benchmarks.replay.kept import with_others
@@ -47,6 +47,14 @@ def main() -> int:
         help="of the folder these only, others stay as they were; a world's as 'fedavg, trees'; auto is a family",
     )
     run.add_argument("--searchers", nargs="+", default=[], metavar="NAME", help="these only; a table keeps its others")
+    run.add_argument(
+        "--slots",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="N",
+        help="regret by wall-clock on so many slots, of the searchers with one objective; the page stays as it was",
+    )
     run.add_argument("--objectives", action="store_true", help="searches with several objectives only")
     run.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}: up to half a minute per repetition")
     run.add_argument("--peers", action="store_true", help=f"also {', '.join(ALL_PEERS)}: up to a minute per repetition")
@@ -89,6 +97,10 @@ def measured(chosen: argparse.Namespace) -> int:
             f"There is no such table in {chosen.table}. Make one of runs with `fedtune export RUN --table FILE`, or "
             "record those of the benchmark with `make tables`."
         )
+    if chosen.slots:
+        with_one = [name for name in searchers if name in SEARCHERS]
+        several_at_once = {"repetitions": chosen.repetitions, "processes": chosen.processes}
+        return clock.run(tables, with_one, chosen.slots, **several_at_once)
     before = earlier()
     found = searched(chosen, tables, searchers) if tables or not before else before
     if tables and before:
