@@ -236,4 +236,4 @@ def _card(path: Path) -> Mapping[str, Any]:
 
 
 def _no_table(path: Path, why: str) -> UserError:
-    return UserError(f"{path} is not a table that can be read: {why}. Make one with `fedtune export RUN --table`.")
+    return UserError(f"{path} is not a table that can be read: {why}. Make one with `fedtune export RUN --table FILE`.")

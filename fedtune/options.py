@@ -704,11 +704,14 @@ class AttackRequest(Progress, Files):
 class ExportRequest(Asked):
     """What `fedtune export` is asked for."""
 
-    run: Run
+    runs: Annotated[
+        str | Path | Sequence[str | Path],
+        Argument(help="A run directory; with --table several, whose curves become one table.", complete="runs"),
+    ]
     output: Annotated[
         str | Path | None,
         Option(
-            help="The .yaml, .json or (with --table) .npz file to write. Without it, the configuration is printed.",
+            help="The .yaml or .json file to write. Without it, the configuration is printed.",
             group="where",
             flags=("--output", "-o"),
         ),
@@ -723,12 +726,12 @@ class ExportRequest(Asked):
         ),
     ] = ()
     table: Annotated[
-        bool,
+        str | Path | None,
         Option(
-            help="Write the learning curves of all trials instead, and a card that describes them beside it.",
-            group="what",
+            help="Write the learning curves of all trials to this .npz file instead, with a card beside it.",
+            group="where",
         ),
-    ] = False
+    ] = None
     study: Annotated[
         str | Path | None,
         Option(help="Write all trials to this .db file instead, as an Optuna study.", group="where"),

@@ -1,20 +1,21 @@
 """`fedtune.export`: one complete configuration of a search as a file, with a record of where it came from.
 
-(With `table=True`: all learning curves of a run, with `study`: a database of Optuna's.)
+(With `table` all learning curves of a run or of several, with `study` a database of Optuna's.)
 
-With `table` it writes every learning curve of the run as one small file, see `analysis.curve_table`.
-
-The curves `validation` are those of the metric by which the run selects (its first), the curves `test` those of the
-same metric on test data; where there is no such twin, both are the same. A trial that was stopped early has no values
-after that round. Trials that have not ended yet are left out.
+A table is one small file with every learning curve, see `analysis.curve_table`. The curves `validation` are those of
+the metric by which the run selects (its first), the curves `test` those of the same metric on test data; where there
+is no such twin, both are the same. A trial that was stopped early has no values after that round, and the table says
+that it was stopped. Trials that have not ended yet are left out. Of several runs over one space the table has all
+configurations and all seeds, so that final runs of a search's configurations give these further seeds.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,17 +28,18 @@ from analysis.runs import Run, load_run
 from analysis.runs.best import Best
 from analysis.runs.conditions import means, named, show
 from fedtune.api import optuna_study
-from fedtune.option import fields_of
+from fedtune.option import fields_of, several
 from fedtune.options import ExportRequest
 from fedtune.planning.configuration import described, trial_of
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import quiet_optuna
 from fedtune.record.run_directory import write_document
 from search_spaces import files
+from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.files import cannot_write, given, replacing
 from search_spaces.metrics import METRICS, twin
-from search_spaces.parameter import canonical
+from search_spaces.parameter import Value, canonical
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -48,24 +50,28 @@ def export(request: ExportRequest) -> dict[str, Any]:
     """The configuration of `trial` (default: the best) of a search; written to `output`, YAML or JSON by its suffix. Of
     a run under several conditions of the experiment, `where` names the condition, as in `["omega=0.1"]`.
 
-    With `table` instead every learning curve of the run, written to `output` (.npz) with a card beside it, which is
-    returned; see `analysis.curve_table`.
+    With `table` instead every learning curve of the run, or of several over one space, written to this file (.npz) with
+    a card beside it, which is returned; see `analysis.curve_table`.
 
     With `study` instead the run's trials as an Optuna study in this SQLite file (.db), each with the last value of
     every metric, mean over seeds, as the user attribute `metric:<name>`, and with notes for optuna-dashboard; returned
     is how many there are.
 
     Raises `UserError` where there is no such trial, or what is asked for cannot be written."""
-    found, output, trial, where = load_run(request.run), request.output, request.trial, request.where
+    runs = [load_run(path) for path in several(request.runs)]
+    found, output, trial, where = runs[0], request.output, request.trial, request.where
+    alone = {"--table": request.table, "--study": request.study}
+    for flag, path in alone.items():
+        others = [path for other, path in alone.items() if other != flag]
+        if path is not None and (output is not None or trial is not None or where or any(others)):
+            raise UserError(f"{flag} exports all trials to its own file, so it must be given alone.")
+    if request.table is not None:
+        return write_table(runs, _target(Path(request.table), (".npz",), "--table"))
+    if len(runs) > 1:
+        raise UserError("Several runs make one table of learning curves. Give --table FILE, or one run.")
     if request.study is not None:
-        if output is not None or trial is not None or where or request.table:
-            raise UserError("--study exports all trials to its own file, so it must be given alone.")
-        return _write_study(found, _target(Path(request.study), (".db",)))
-    if request.table:
-        if where:
-            raise UserError("--table exports the curves of all trials, so it cannot be given together with --where.")
-        return write_table(found, _table_target(output, trial))
-    target = None if output is None else _target(Path(output), (".yaml", ".yml", ".json"))
+        return _write_study(found, _target(Path(request.study), (".db",), "--study"))
+    target = None if output is None else _target(Path(output), (".yaml", ".yml", ".json"), "-o")
     if trial is not None and where:
         raise UserError("--trial and --where both choose what is exported. Give one of them.")
     part = found if trial is not None or not (where or found.crossed) else under(found, where)
@@ -108,20 +114,12 @@ def _write_study(run: Run, path: Path) -> dict[str, Any]:
     return {"study": str(path), "trials": len(run.frozen)}
 
 
-def _table_target(output: str | Path | None, trial: int | None) -> Path:
-    """Where a table is written."""
-    if trial is not None:
-        raise UserError("--table exports the curves of all trials, so it cannot be given together with --trial.")
-    if output is None:
-        raise UserError("--table needs a file ending in .npz to write to. Give one with -o, such as -o curves.npz.")
-    return _target(Path(output), (".npz",))
-
-
-def _target(path: Path, suffixes: tuple[str, ...]) -> Path:
-    path = given(path, "-o")
+def _target(path: Path, suffixes: tuple[str, ...], flag: str) -> Path:
+    """Where the file is written that was given with `flag`."""
+    path = given(path, flag)
     if path.suffix not in suffixes:
-        several = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
-        raise UserError(sentence("output", f"a file ending in {several}", str(path), "-o"))
+        endings = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
+        raise UserError(sentence("output", f"a file ending in {endings}", str(path), flag))
     parent = path.resolve().parent
     if not parent.is_dir():
         raise cannot_write(path, f"there is no directory {str(parent)!r}", ELSEWHERE)
@@ -159,18 +157,99 @@ def under(run: Run, where: Sequence[str]) -> Run:
 
 
 #: What can be done about an output that cannot be written.
-ELSEWHERE = "Give another place with -o."
+ELSEWHERE = "Give another place."
 
 
-def write_table(run: Run, path: Path) -> dict[str, Any]:
-    """Writes the table of `run` to `path` (.npz) and its card beside it; returns the card.
+# -- tables of learning curves -----------------------------------------------------------------------------------------
 
-    Raises `UserError` where no trial has ended yet, or the files cannot be written."""
-    table = learning_curves(run)
+
+def write_table(runs: Sequence[Run], path: Path) -> dict[str, Any]:
+    """Writes the table of these runs to `path` (.npz) and its card beside it; returns the card.
+
+    Raises `UserError` where no trial has ended yet, the runs do not belong together, or the files cannot be written."""
+    table = together(runs)
     try:
         return curve_table.save(table, path)
     except OSError as error:
         raise files.cannot_write(path, error, ELSEWHERE) from error
+
+
+def together(runs: Sequence[Run]) -> CurveTable:
+    """The curves of these runs as one table. Raises `UserError` where they are not over one space, or differ in a
+    metric, in rounds or in another setting."""
+    tables = [learning_curves(run) for run in runs]
+    if len(runs) == 1:
+        return tables[0]
+    lead = next((place for place, run in enumerate(runs) if run.kind != "run"), 0)
+    first = tables[lead]
+    points = [_points(run, table, first) for run, table in zip(runs, tables, strict=True)]
+    for run, table in zip(runs, tables, strict=True):
+        _must_agree(runs[lead], first, run, table)
+    configurations = {canonical_point(point): point for own in points for point in own}
+    rows = {key: row for row, key in enumerate(configurations)}
+    seeds = tuple(dict.fromkeys(seed for table in tables for seed in table.seeds))
+    columns = {seed: place for place, seed in enumerate(seeds)}
+    shape = (len(rows), len(columns), first.rounds)
+    validation, test = np.full(shape, np.nan), np.full(shape, np.nan)
+    seconds, measured = np.full(shape[:2], np.nan, dtype=np.float32), np.zeros(shape[:2], dtype=np.uint16)
+    for table, own in zip(tables, points, strict=True):
+        known = np.full(table.seconds.shape, first.rounds) if table.measured is None else table.measured
+        for (c, point), (s, seed) in itertools.product(enumerate(own), enumerate(table.seeds)):
+            at = rows[canonical_point(point)], columns[seed]
+            # The same federation twice: the one that came further.
+            if known[c, s] > measured[at]:
+                validation[at], test[at] = table.validation[c, s], table.test[c, s]
+                seconds[at], measured[at] = table.seconds[c, s], known[c, s]
+    card = dict(first.card) | {
+        "how": f"Exported from {len(runs)} runs of fedtune, {', '.join(run.name for run in runs)}; a stopped trial has "
+        "no values after it stopped.",
+        "made": [made for table in tables for made in table.card["made"]],
+    }
+    return CurveTable(
+        card, tuple(configurations.values()), tuple(columns), validation, test, seconds, measured=measured
+    )
+
+
+def canonical_point(point: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
+    """What equal configurations have in common."""
+    return tuple(sorted(point.items()))
+
+
+def _points(run: Run, table: CurveTable, first: CurveTable) -> Sequence[Mapping[str, Value]]:
+    """The run's configurations as points of the first one's space: that of a final run, which searches nothing, is
+    among its settings."""
+    if run.kind != "run":
+        return table.configurations
+    settings = table.card["settings"]
+
+    def walk(dimensions: Iterable[Dimension]) -> Iterator[tuple[str, Value]]:
+        for d in dimensions:
+            if d.key not in settings:
+                raise UserError(f"{run.path} has no {d.key}, which {first.card['name']} searches.")
+            yield d.key, settings[d.key]
+            yield from walk(d.children.get(str(settings[d.key]), ()))
+
+    return [dict(walk(first.space.search.values()))]
+
+
+def _must_agree(run: Run, first: CurveTable, other: Run, table: CurveTable) -> None:
+    """Raises `UserError` where two runs do not belong into one table."""
+    searched = {dimension.key for _, dimension in first.space.dimensions()}
+    compared: dict[str, tuple[Any, Any]] = {
+        what: (first.card[what], table.card[what]) for what in ("method", "metric", "direction")
+    }
+    compared["rounds"] = first.rounds, table.rounds
+    if other.kind != "run":
+        compared["searched space"] = first.card["space"]["search"], table.card["space"]["search"]
+    ours, theirs = first.card["settings"], table.card["settings"]
+    compared |= {key: (value, theirs[key]) for key, value in ours.items() if key in theirs and key not in searched}
+    differs = next((what for what, (one, two) in compared.items() if one != two), None)
+    if differs is not None:
+        one, two = (show(value) if not isinstance(value, (list, dict)) else "another" for value in compared[differs])
+        raise UserError(
+            f"Runs of one table must have the same {differs}, got {one} ({run.path}) and {two} ({other.path}). Export "
+            "them one by one."
+        )
 
 
 def learning_curves(run: Run) -> CurveTable:
@@ -194,7 +273,9 @@ def learning_curves(run: Run) -> CurveTable:
     shape = (len(configurations), len(seeds), experiment.rounds)
     curves = {metric: np.full(shape, np.nan) for metric in (name, on_test)}
     seconds: dict[tuple[int, int], list[float]] = {}
+    measured = np.zeros(shape[:2], dtype=np.uint16)
     columns = {seed: place for place, seed in enumerate(seeds)}
+    diverged = {trial.number for trial in ended if trial.user_attrs.get("stop_reason") == "diverged"}
     for row in run.rounds.to_dict("records"):
         if row["trial"] not in numbers:
             continue
@@ -202,11 +283,12 @@ def learning_curves(run: Run) -> CurveTable:
         for metric, values in curves.items():
             values[(*at, int(row["round"]) - 1)] = row.get(metric, np.nan)
         seconds.setdefault(at, []).append(row.get("seconds", np.nan))
+        measured[at] = experiment.rounds if row["trial"] in diverged else max(measured[at], int(row["round"]))
     taken = np.full(shape[:2], np.nan, dtype=np.float32)
-    for at, several in seconds.items():
-        taken[at] = statistics.fmean(several)
+    for at, several_rounds in seconds.items():
+        taken[at] = statistics.fmean(several_rounds)
     card = _card(run, experiment, on_test, len(ended))
-    return CurveTable(card, configurations, seeds, curves[name], curves[on_test], taken)
+    return CurveTable(card, configurations, seeds, curves[name], curves[on_test], taken, measured=measured)
 
 
 def _seed(trial: FrozenTrial, experiment: Experiment) -> int:

@@ -13,8 +13,8 @@ fedtune export runs/dfrd-alpha_lambda -o best.yaml
 fedtune export runs/dfrd-alpha_lambda --trial 7 --json
 # Of a run under several conditions, the best under one of them:
 fedtune export runs/fedkf-fairness --where omega=0.1 -o best.yaml
-# Keep every learning curve, of all trials, seeds and rounds:
-fedtune export runs/dfrd-alpha_lambda --table -o curves.npz
+# Keep every learning curve, of all trials, seeds and rounds, of a search and of its final run:
+fedtune export runs/dfrd-alpha_lambda runs/dfrd-alpha_lambda-final --table curves.npz
 # Keep all trials as a study that any tool of Optuna opens:
 fedtune export runs/dfrd-alpha_lambda --study study.db
 """
@@ -31,7 +31,7 @@ def command(request: ExportRequest, *, as_json: AsJson = False) -> None:
         found = call(export, request)
     if request.study is not None:
         _output.study_exported(found, as_json)
-    elif request.table:
-        _output.table_exported(found, str(request.output), as_json)
+    elif request.table is not None:
+        _output.table_exported(found, str(request.table), as_json)
     else:
         _output.exported(found, request.output, as_json)

@@ -169,7 +169,7 @@ def _of_auto(folder: str) -> list[tuple[str, ...]]:
         ("resume", searches[0]),
         ("export", folder, "--json"),
         ("export", searches[0], "--json"),
-        ("export", searches[1], "--table", "-o", "out.npz"),
+        ("export", searches[1], "--table", "out.npz"),
         ("compare", *fresh, "--json"),
         ("compare", *searches),
         ("compare", folder, folder),

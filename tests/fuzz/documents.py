@@ -144,7 +144,7 @@ def commands(run: str) -> st.SearchStrategy[tuple[str, ...]]:
             ("extend", run, "--rounds", "1"),
             ("export", run, "--json"),
             ("export", run, "-o", "out.yaml"),
-            ("export", run, "--table", "-o", "out.npz"),
+            ("export", run, "--table", "out.npz"),
             ("export", run, "--trial", "0", "--json"),
             ("compare", run, run, "--json"),
             ("compare", run, run),

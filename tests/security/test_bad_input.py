@@ -153,7 +153,7 @@ def test_a_search_whose_record_was_made_a_race(tmp_path: Path, command_line: Com
     searched(run)
     record = run / run_folder.EXPERIMENT
     record.write_text(record.read_text() + "budget: 1000\n")
-    table = ("export", str(run), "--table", "-o", str(tmp_path / "curves.npz"))
+    table = ("export", str(run), "--table", str(tmp_path / "curves.npz"))
     for words in (table, ("export", str(run), "--trial", "0"), ("resume", str(run)), ("status", str(run))):
         code, _, err = command_line(*words)
         assert code == 2 and "has a trial without a seed of its own" in err and err.count("\n") == 1, err

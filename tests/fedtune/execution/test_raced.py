@@ -129,7 +129,7 @@ def test_the_report_names_trials_and_seeds(run: Run) -> None:
 
 
 def test_the_table_of_curves_has_a_row_per_configuration(run: Run, tmp_path: Path) -> None:
-    export(run.path, output=tmp_path / "curves.npz", table=True)
+    export(run.path, table=tmp_path / "curves.npz")
     table = curve_table.load(tmp_path / "curves.npz")
     assert len(table.configurations) == len({tuple(t.params.items()) for t in run.frozen})
     assert table.seeds == tuple(sorted({t.user_attrs["seed"] for t in run.frozen}))
