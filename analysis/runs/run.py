@@ -388,8 +388,19 @@ class Run:
 
     @cached_property
     def paper(self) -> int | None:
-        """The trial that has the paper's values, where there is one."""
-        return next((trial.number for trial in self.frozen if self.origin(trial) == run_folder.PAPER), None)
+        """The trial that has the paper's values, where there is one: the one that was begun as that, else one that has
+        all declared defaults, such as a cell of a grid."""
+        begun = next((trial.number for trial in self.frozen if self.origin(trial) == run_folder.PAPER), None)
+        if begun is not None or not self.searched:
+            return begun
+        known = {item["key"]: item.get("declared") for item in self.searched}
+        declared = {key: one["default"] for key, one in known.items() if isinstance(one, Mapping) and "default" in one}
+        varied = {item["key"] for item in self.varied}
+        for trial in self.frozen:
+            values = {key: value for key, value in trial.params.items() if key not in varied}
+            if values and values == {key: declared.get(key) for key in values}:
+                return trial.number
+        return None
 
     @cached_property
     def ranked(self) -> Sequence[int]:

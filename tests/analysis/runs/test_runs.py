@@ -234,3 +234,19 @@ def test_a_metric_that_was_not_finite_for_one_seed_has_no_last_value(copy: Path)
     run = load_run(copy)
     assert np.isnan(run.finals.loc[0, "global_accuracy"]) and "global_accuracy" not in run.measured(0)
     assert np.isfinite(run.finals.loc[0, "local_accuracy"])
+
+
+def test_a_cell_of_a_grid_may_have_the_papers_values(root: Path, tmp_path: Path) -> None:
+    """No trial of a grid was begun as the paper's, and one of its cells may still be at all declared defaults."""
+    folder = Path(shutil.copytree(root / "grid", tmp_path / "grid"))
+    assert load_run(folder).paper is None, "nothing is known of defaults"
+    stored = json.loads((folder / run_folder.SPACE).read_text())
+    for item, default in zip(stored["search"], (0.5, 0.9), strict=True):
+        item["declared"] = {"default": default}
+    (folder / run_folder.SPACE).write_text(json.dumps(stored))
+    run = load_run(folder)
+    assert run.paper is not None and run.parameters(run.paper) == {"alpha": 0.5, "lambda": 0.9}
+    assert run.estimate is not None and run.estimate.paper == run.paper and run.estimate.gain is not None
+    stored["search"][0]["declared"] = {"default": 0.6}
+    (folder / run_folder.SPACE).write_text(json.dumps(stored))
+    assert load_run(folder).paper is None, "no cell lies there"
