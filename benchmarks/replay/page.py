@@ -363,19 +363,30 @@ def _several(found: Mapping[str, Any]) -> Iterator[str]:
         yield table(["table", "`fedtune-1`", "best other", "its share", "lead of `fedtune-1`"], rows)
 
 
+#: What the page calls the arms of auto's replay; those that a record lacks are left out.
+AUTO_ARMS = {
+    "auto": "auto",
+    "paper": "by the paper",
+    "alike": "singles",
+    "halving": "halving of methods",
+    "one space": "one space for all",
+}
+
+
 def _auto(found: Mapping[str, Any]) -> Iterator[str]:
     auto = found.get("auto")
     if not auto or not auto["datasets"]:
         yield "## fedtune auto\n\nNot measured yet: `make tables ONLY=auto`, then `make bench-search TABLES=auto`.\n"
         return
     rows: list[Sequence[Any]] = []
+    measured = [at["regret"] for entry in auto["datasets"].values() for at in entry["budgets"] if "regret" in at]
+    arms = [arm for arm in AUTO_ARMS if all(arm in regret for regret in measured)]
     for name, entry in auto["datasets"].items():
         for at in (entry["budgets"][0], entry["budgets"][-1]):
-            arms = ("auto", "paper", "alike")
-            cells = ["–"] * 3 if "refused" in at else [points(at["regret"][arm]) for arm in arms]
+            cells = ["–"] * len(arms) if "refused" in at else [points(at["regret"][arm]) for arm in arms]
             rows.append([name, str(at["federations"]), points(entry["blind"]), *cells])
     yield AUTO.format(methods=max(entry["methods"] for entry in auto["datasets"].values()))
-    yield table(["data set", "federations", "a blind choice", "auto", "by the paper", "singles"], rows)
+    yield table(["data set", "federations", "a blind choice", *(AUTO_ARMS[arm] for arm in arms)], rows)
     yield made(auto)
 
 

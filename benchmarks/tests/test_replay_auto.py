@@ -11,7 +11,7 @@ import pytest
 
 from analysis.curve_table import CurveTable
 from benchmarks.replay import bench
-from benchmarks.replay.auto import measure
+from benchmarks.replay.auto import measure, rivals
 from benchmarks.replay.auto.command import AutoSearch, Led, auto, led, planned, setting_of
 from benchmarks.replay.auto.measure import by_paper, left_for, singles
 from benchmarks.replay.auto.world import METHOD, World
@@ -172,6 +172,29 @@ def test_the_paper_recommends_the_method_that_is_best_at_its_values() -> None:
     assert one.truths["hindsight"] > one.truths["paper"] + 0.3
 
 
+def test_halving_shares_each_rung_evenly_among_those_that_are_left() -> None:
+    """Of 300 seed-rounds: eight methods have 12 each, four 25 more, two 50 more. The better ones by their own searches
+    stay, so the best method wins where all are told apart."""
+    assert rivals.rungs(8, 300) == [(8, 12), (4, 37), (2, 87)]
+    assert rivals.rungs(3, 120) == [(3, 20), (2, 50)] and rivals.rungs(1, 120) == [(1, 120)]
+    given = world({"fedavg": 0.4, "fedprox": 0.9, "scaffold": 0.3, "qffl": 0.2})
+    episode = given.episode(0)
+    record = planned(given, episode, 40)
+    found = rivals.halving(given, episode, record, seed=0, slots=1)
+    assert found is not None and found[METHOD] == "fedprox" and episode.truth(found) > 0.8
+
+
+def test_one_space_for_all_begins_with_every_papers_values_and_holds_each_methods_own() -> None:
+    given = world({"fedavg": 0.5, "fedprox": 0.9})
+    space = rivals.joined({method: one.space for method, one in given.tables.items()})
+    assert set(space.distributions()) == {"method", "fedavg.x", "fedprox.x"}
+    assert space.params({"method": "fedprox", "x": 3.0}) == {"method": "fedprox", "fedprox.x": 3.0}
+    few = rivals.one_space(given, given.episode(0), 2 * ROUNDS, seed=0, slots=1)
+    assert few == {METHOD: "fedprox", "x": 0.0}, "the better one of both papers' values"
+    many = rivals.one_space(given, given.episode(0), 40 * ROUNDS, seed=0, slots=1)
+    assert many is not None and many[METHOD] == "fedprox" and given.episode(0).truth(many) > 0.8
+
+
 def test_what_an_answer_is_worth_is_computed_from_the_held_out_seeds() -> None:
     """Every number of a repetition, again from the tables' arrays."""
     given = world(sigma=0.08)
@@ -220,7 +243,7 @@ def test_an_answer_that_is_missing_is_worth_a_blind_choice() -> None:
     episode = given.episode(0)
     nothing = Led({}, None, 5, 5)
     alone: dict[str, dict[int, Mapping[str, Value] | None]] = {method: {24: None} for method in TOPS}
-    found = measure.compared(given, episode, 24, (nothing, nothing), alone, {METHOD: "fedavg", "x": 0.0})
+    found = measure.compared(given, episode, 24, (nothing, nothing), alone, {METHOD: "fedavg", "x": 0.0}, (None, None))
     blind = np.mean([episode.parts[method].blind for method in TOPS])
     assert found.truths["auto"] == found.truths["alike"] == found.truths["hindsight"] == pytest.approx(blind)
     assert found.truths["paper"] != found.truths["auto"] and found.methods == ("none", "none")

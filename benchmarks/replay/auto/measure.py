@@ -7,6 +7,8 @@ All of a repetition see the same seeds, and are judged on the same seeds, which 
     paper       the method whose paper's values are best on one seed, tuned with what that leaves of the budget
     alike       of the winners of all single searches, the one with the highest mean on auto's fresh seeds: what a user
                 has who pays for a search of every method and chooses among the winners as auto does
+    halving     that of successive halving over methods, and
+    one space   of one search over the space of all methods (`rivals`)
     hindsight   of these winners the one that the held-out seeds say is best: nobody can choose so, and as chance
                 decides among equals, it looks better than any of them is
 
@@ -26,16 +28,15 @@ import numpy as np
 
 from benchmarks.replay import bench
 from benchmarks.replay.auto.command import SEARCHED, Led, auto, led, planned, setting_of
+from benchmarks.replay.auto.rivals import halving, one_space, papers_values
 from benchmarks.replay.auto.world import METHOD, AllMethods, World
 from benchmarks.replay.measures import over, share
 from benchmarks.replay.pool import side_by_side
 from benchmarks.replay.searchers.present import Present
 from benchmarks.replay.simulator import Simulation
 from fedtune.planning.auto_plan import SAMPLER
-from fedtune.planning.plan import middle_values
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
-from search_spaces.space import Space
 
 #: By method, the winners of its search after each of several budgets; None while there is none.
 Winners = dict[str, dict[int, Mapping[str, Value] | None]]
@@ -59,12 +60,7 @@ def singles(world: World, repetition: int, budgets: Sequence[int], *, slots: int
 
 def papers(world: World, episode: AllMethods) -> dict[str, Mapping[str, Value]]:
     """Every method's first configuration: its paper's values, or, where these lie outside its space, the middle."""
-    return {method: {METHOD: method, **first_of(table.space)} for method, table in world.tables.items()}
-
-
-def first_of(space: Space) -> Mapping[str, Value]:
-    declared = space.declared_point()
-    return middle_values(space.search.values()) if declared is None else declared
+    return {method: {METHOD: method, **papers_values(table.space)} for method, table in world.tables.items()}
 
 
 def by_paper(world: World, repetition: int) -> tuple[str, Mapping[str, Value]]:
@@ -94,7 +90,7 @@ SLOTS = bench.SLOTS
 GOAL = 0.01
 #: By how much a difference of recorded values may miss the goal and still be the goal.
 ROUNDING = 1e-9
-ARMS = ("auto", "equal", "paper", "alike", "hindsight")
+ARMS = ("auto", "equal", "paper", "alike", "halving", "one space", "hindsight")
 #: Those that auto is compared with.
 RIVALS = ARMS[1:]
 
@@ -121,7 +117,13 @@ def repetition(world: World, number: int, budgets: Sequence[int]) -> dict[int, C
         left = left_for(world, budget)
         paper = alone[method][left] if left > 0 else None
         made = [auto(world, number, budget, slots=SLOTS, equal=equal) for equal in (False, True)]
-        found[budget] = compared(world, episode, budget, made, alone, first if paper is None else paper)
+        record = planned(world, episode, budget, seed=number)
+        halved = halving(world, episode, record, seed=number, slots=SLOTS)
+        whole = world.rounds * (budget - record.final)
+        joined = one_space(world, episode, whole, seed=number, slots=SLOTS)
+        found[budget] = compared(
+            world, episode, budget, made, alone, first if paper is None else paper, (halved, joined)
+        )
     return found
 
 
@@ -132,12 +134,14 @@ def compared(
     made: Sequence[Led],
     alone: Winners,
     paper: Mapping[str, Value],
+    others: tuple[Mapping[str, Value] | None, Mapping[str, Value] | None],
 ) -> Compared:
-    """What the answers at a budget are worth. `made`: by the command, and with --equal."""
+    """What the answers at a budget are worth. `made`: by the command, and with --equal; `others`: by halving, and in
+    one space."""
     winners = {name: values for name, of_method in alone.items() if (values := of_method[budget]) is not None}
     alike, _ = led(episode, winners, planned(world, episode, budget))
     hindsight = max(winners.values(), key=episode.truth, default=None)
-    answers = dict(zip(ARMS, (made[0].leader, made[1].leader, paper, alike, hindsight), strict=True))
+    answers = dict(zip(ARMS, (made[0].leader, made[1].leader, paper, alike, *others, hindsight), strict=True))
     truths = {arm: episode.truth(values) for arm, values in answers.items()}
     names = [str(values["method"]) if values else "none" for values in (made[0].leader, hindsight)]
     return Compared(episode.best, truths, (names[0], names[1]), made[0].spent)
