@@ -17,7 +17,11 @@ from benchmarks.replay.surrogate import GAUSSIAN, WORLDS, named
 DECIDING, REPORTING = ("fedavg", "mixed"), ("dfrd_full", "fedkf")
 NULL = ("dfrd_alpha_lambda", f"dfrd_alpha_lambda, {SHUFFLED}")
 #: Our searches as a user starts them, and how.
-OURS = {"fedtune-1": "fedtune search", "fedtune-race": "fedtune search --race"}
+OURS = {
+    "fedtune-1": "fedtune search --no-confirm",
+    "fedtune-race": "fedtune search --race --no-confirm",
+    "fedtune-1-confirmed-40": "fedtune search",
+}
 #: How the names of other packages' searchers begin.
 OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-")
 #: Others that the page shows.
@@ -96,7 +100,8 @@ python -m benchmarks.replay run --table mine.npz --searchers random-1 fedtune-1 
 
 NAMES = """## Searchers
 
-`fedtune-1` is `fedtune search` as it stands, with one seed; `fedtune-race` the same with `--race`. `random-k` draws configurations,
+`fedtune-1` is `fedtune search --no-confirm`, with one seed; `fedtune-race` the same with `--race`; `fedtune-1-confirmed-40` confirms with
+the last fifth of 40 federations, as `fedtune search` does, and so has no answer of its own before. `random-k` draws configurations,
 each to its end over k seeds. Those of other packages have one seed and their own defaults: Optuna's TPE and Gaussian process with its
 pruners, Ray Tune's OptunaSearch with ASHA, Syne Tune's ASHA with four searchers; SMAC3's facades have up to five seeds.
 `oracle-fedtune` sees true means in place of noisy values. The revision says when a searcher was replayed.
@@ -190,7 +195,7 @@ def _follows(found: Mapping[str, Any]) -> str:
 
     budgets = [found["budgets"][place] for place in _places(found)]
     said = [
-        f"After {_and(budgets)} federations the winner of `fedtune search` has {several(ours)} per cent of a blind "
+        f"After {_and(budgets)} federations the winner of `{OURS[ours]}` has {several(ours)} per cent of a blind "
         f"choice's regret, in the mean over recorded tables by which nothing was decided; the best single searcher of "
         f"another package for all of them, `{rival}`, has {several(rival)}."
     ]
@@ -204,7 +209,7 @@ def _follows(found: Mapping[str, Any]) -> str:
     else:
         parts = [f"told to be {word} after {_and(at)}" for word, at in (("better", lower), ("worse", higher)) if at]
         said.append(f"Ours is {' and '.join(parts)}.")
-    if claims := [value for row in _claims(found) for value in row[2:] if value is not None]:
+    if claims := [value for row in _claims(found) for value in row[3:] if value is not None]:
         high = max(claims)
         said.append(
             f"Where there is nothing to gain, {100 * min(claims):.0f} to {100 * high:.0f} % of our searches claim a "
@@ -325,25 +330,28 @@ def _worlds(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _claims(found: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Of the tables where there is nothing to gain: table, search, and the share of claims at the page's budgets."""
+    """Of the tables where there is nothing to gain: table, search, repetitions, and the share of claims at the page's
+    budgets."""
     rows = []
     for name in NULL:
         for searcher, command in OURS.items():
             for entry in _measured(found, searcher, [name]) if name in found["tables"] else []:
                 shares = [entry["budgets"][place].get("claim", {}).get("value") for place in _places(found)]
                 if any(share is not None for share in shares):
-                    rows.append((name, command, *shares))
+                    rows.append((name, command, entry["n"], *shares))
     return rows
 
 
 def _nothing(found: Mapping[str, Any]) -> Iterator[str]:
     rows = [
-        [f"`{name}`", f"`{command}`", *("–" if share is None else f"{100 * share:.0f} %" for share in shares)]
-        for name, command, *shares in _claims(found)
+        [f"`{name}`", f"`{command}`", str(n), *("–" if share is None else f"{100 * share:.0f} %" for share in shares)]
+        for name, command, n, *shares in _claims(found)
     ]
     if rows:
         yield NOTHING.format(goal=100 * CLAIMED)
-        yield table(["table", "search", *(str(found["budgets"][place]) for place in _places(found))], rows)
+        yield table(
+            ["table", "search", "repetitions", *(str(found["budgets"][place]) for place in _places(found))], rows
+        )
 
 
 # -- several objectives, and auto --------------------------------------------------------------------------------------

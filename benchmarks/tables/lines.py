@@ -98,8 +98,8 @@ class Lines:
             found = curve_table.load(self.table)
             self._must_fit(found.card["settings"].get("declaration", ""), self.table)
             self.before = list(found.card["made"])
-            for c, s in np.ndindex(found.seconds.shape):
-                self.curves[c, found.seeds[s]] = Curve(
+            for c, s in zip(*map(list, np.nonzero(found.whole)), strict=True):
+                self.curves[int(c), found.seeds[s]] = Curve(
                     tuple(found.validation[c, s].tolist()),
                     tuple(found.test[c, s].tolist()),
                     float(found.seconds[c, s]),
@@ -149,24 +149,43 @@ class Lines:
             found.append(seed)
         return tuple(found)
 
+    def second_stage(self) -> tuple[int, ...]:
+        """The places of the configurations that get further seeds, the best first; empty before all of the first stage
+        is there. One that diverged on a seed comes after all that did not."""
+        spec = self.spec
+        if not spec.best or len(self.complete_seeds(spec.configurations)) < spec.seeds:
+            return ()
+        sign = 1.0 if METRICS[spec.metric].direction == "maximize" else -1.0
+        last = [
+            [sign * self.curves[c, seed].validation[-1] for seed in spec.seed_numbers]
+            for c in range(spec.configurations)
+        ]
+        means = np.nan_to_num(np.mean(last, axis=1), nan=-np.inf)
+        return tuple(int(c) for c in np.argsort(-means, kind="stable")[: spec.best])
+
     def write(self, configurations: int) -> CurveTable | None:
         """Writes the table of the seeds that are complete. None where there is none yet, or where the table there is
         holds more."""
         seeds = self.complete_seeds(configurations)
         if not seeds:
             return None
+        second = self.second_stage() if configurations == self.spec.configurations else ()
+        further = [seed for seed in self.spec.further_seeds if second and all((c, seed) in self.curves for c in second)]
         if self.table.exists():
             there = curve_table.load(self.table)
-            if there.seconds.size > configurations * len(seeds):
+            if there.whole.sum() > configurations * len(seeds) + len(second) * len(further):
                 return None
-        table = self._table(configurations, seeds)
+        table = self._table(configurations, (*seeds, *further))
         self.table.parent.mkdir(parents=True, exist_ok=True)
         curve_table.save(table, self.table)
         return table
 
     def _table(self, configurations: int, seeds: Sequence[int]) -> CurveTable:
         spec = self.spec
-        chosen = [[self.curves[c, seed] for seed in seeds] for c in range(configurations)]
+        nothing = (math.nan,) * spec.rounds
+        absent = Curve(nothing, nothing, math.nan, also=dict.fromkeys(spec.others, nothing))
+        chosen = [[self.curves.get((c, seed), absent) for seed in seeds] for c in range(configurations)]
+        there = np.array([[(c, seed) in self.curves for seed in seeds] for c in range(configurations)])
         drawn = {"sobol": "a scrambled Sobol sequence (seed 0)", "random": "independent draws (seed 0)"}
         card = {
             "name": spec.name,
@@ -189,6 +208,7 @@ class Lines:
             np.array([[curve.test for curve in row] for row in chosen], dtype=np.float64),
             np.array([[curve.seconds for curve in row] for row in chosen], dtype=np.float32),
             {name: np.array([[curve.also[name] for curve in row] for row in chosen]) for name in spec.others},
+            (there * spec.rounds).astype(np.uint16),
         )
 
 

@@ -2,6 +2,7 @@
 
 A process per core simulates; a kill loses at most the federations under way. All configurations of the first seed come
 first, then those of the second: whenever it is stopped, the complete seeds are a complete table of fewer seeds.
+Where a second stage is declared, the best configurations have further seeds then, the same for all of them.
 
 A federation that diverges, or a configuration that is impossible, has NaN from that round on.
 """
@@ -178,11 +179,14 @@ class Recording:
 def record(
     lines: Lines, *, configurations: int, seeds: int, processes: int, deadline: float = math.inf
 ) -> CurveTable | None:
-    """Simulates what is missing of the first `configurations` and `seeds`, until `deadline` (of `time.monotonic`), and
-    writes the table, also where it is interrupted. None where no seed is complete, or a larger table is there."""
+    """Simulates what is missing of the first `configurations` and `seeds`, and once the whole first stage is there of
+    the second, until `deadline` (of `time.monotonic`), and writes the table, also where it is interrupted. None where
+    no seed is complete, or a larger table is there."""
     keys = [(c, seed) for seed in lines.spec.seed_numbers[:seeds] for c in range(configurations)]
     try:
         Recording(lines, keys, deadline).run(processes)
+        if further := [(c, seed) for seed in lines.spec.further_seeds for c in lines.second_stage()]:
+            Recording(lines, further, deadline).run(processes)
     finally:
         table = lines.write(configurations)
     return table

@@ -99,7 +99,7 @@ def test_claims_where_there_is_nothing_to_gain_are_judged(claim: float, word: st
     found["tables"] |= results({page.NULL[1]: {"fedtune-race": one([0.2] * 3, claim=claim)}})["tables"]
     text = page.markdown(found)
     assert f"4 to {100 * claim:.0f} % of our searches claim a gain; the goal, at most 10 %, is {word}." in text
-    assert f"| `{page.NULL[0]}` | `fedtune search` | 4 % | 4 % | 4 % |" in text
+    assert f"| `{page.NULL[0]}` | `fedtune search --no-confirm` | 100 | 4 % | 4 % | 4 % |" in text
     assert f"`{page.NULL[0]}`, " not in text, "null tables stand in no other table"
 
 
@@ -123,4 +123,6 @@ def test_nothing_is_claimed_before_there_are_figures() -> None:
 def test_the_page_of_a_release_begins_with_the_number_and_is_short() -> None:
     text = page.markdown(packed.read(KEPT))
     assert len(text.splitlines()) <= 150
-    assert text.splitlines()[2].startswith("After 5, 12 and 40 federations the winner of `fedtune search` has ")
+    assert text.splitlines()[2].startswith(
+        "After 5, 12 and 40 federations the winner of `fedtune search --no-confirm` has "
+    )
