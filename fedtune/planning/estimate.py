@@ -305,9 +305,9 @@ class _ShortRound:
             whole += (self.taking_part - all_) * (whole - self._computed(self._many(), half, last)) / (all_ - half)
         timed, at_all = (self._computed(self._fewest(), clients, last) for clients in (few, all_))
         seconds = self._shortest_server(few, timed, last)
-        if few < all_ and seconds * at_all / timed < 1.0:
+        if few < all_ and seconds * at_all < timed:
             seconds, timed = self._shortest_server(all_, at_all, last), at_all
-        return seconds * whole / timed
+        return seconds * whole / timed if timed else seconds  # a server without a model computes nothing
 
     def _shortest_server(self, clients: int, computed: float, last: bool) -> float:
         """Seconds of the server with the fewest steps, and so many uploads."""

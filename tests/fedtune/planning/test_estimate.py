@@ -65,6 +65,7 @@ def test_multiply_adds_are_counted(mode: Any) -> None:
     ("method", "changed"),
     [
         ("fedavg", {}),  # a server that does next to nothing
+        ("local", {}),  # and one that does nothing
         ("fedavg", {"local_epochs": 2, "batch_size": 7}),  # clients with as many steps as they have samples for
         ("dfrd", {"base": "fedavg", "clients": 2, "server_iters": 3, "gen_steps": 3, "distill_steps": 4}),
         (
