@@ -10,6 +10,7 @@ from pathlib import Path
 from analysis.auto import Auto, load_one
 from analysis.auto import explained as columns_explained
 from analysis.labels import Labels
+from analysis.next_commands import run_command
 from analysis.report import sections, summary
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.anonymous import without_places
@@ -144,6 +145,10 @@ def _auto_head(page: Page, auto: Auto, folder: str) -> None:
         page.add('<p class="notice">The search, the fresh seeds or the final run have not ended yet.</p>')
     if not auto.over:
         page.add(f'{command(f"fedtune resume {quote(folder)}")}<p class="small">This goes on with what is missing.</p>')
+    elif leader is not None:
+        best = os.path.join(folder, run_folder.BEST, f"{leader}.yaml")
+        why = "The next command trains the leader's best configuration on further seeds; its final run stands below."
+        page.add(f'{command(run_command(best))}<p class="small">{escape(why)}</p>')
     said = "".join(f'<p class="small">{escape(line)}</p>' for line in columns_explained(auto))
     asked = [one.metric for run in auto.searches.values() for one in run.requirements]
     said += explained(page.told, [auto.metric, *asked])

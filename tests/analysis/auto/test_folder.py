@@ -93,6 +93,8 @@ def test_while_the_final_run_goes_on_the_page_says_so(ended: int, tmp_path: Path
     final(folder / run_folder.FINAL / "dfrd", 0.5, several.FINAL[:ended])
     said = words(build(folder, tmp_path / "page.html").read_text())
     assert ("have not ended yet" in said) is (f"fedtune resume {folder} copy" in said) is (ended < 3)
+    assert "leads, told from all others on 5 fresh seeds" in said
+    assert (f"fedtune run {folder}/best/dfrd.yaml --seeds 5" in said) is (ended == 3), "as the terminal says"
 
 
 def test_an_anonymous_page_names_the_folder_alone(tmp_path: Path) -> None:
