@@ -29,6 +29,9 @@ from search_spaces import files
 #: before that few have ended.
 FEDERATIONS = 12
 PARTS = (20, 10, 5, 2, 1)
+#: No search is longer than the time of so many federations on all its slots: what more would tell is what one slot
+#: tells, and a thousand trials take minutes to propose.
+MOST = 40
 #: Of which the mean length of a federation is taken.
 _DRAWN = 50
 
@@ -60,7 +63,13 @@ class Column:
 
     slots: int
     searcher: str
+    #: Up to the longest part that is replayed on so many slots.
     regret: tuple[Interval, ...]
+
+
+def parts(slots: int) -> tuple[int, ...]:
+    """The parts of the time that are replayed on so many slots."""
+    return tuple(part for part in PARTS if FEDERATIONS * slots <= MOST * part)
 
 
 def of_a_federation(episode: Episode, table: Table, repetition: int) -> float:
@@ -87,7 +96,7 @@ def measure(
     """By table, every searcher on every number of slots."""
     found: dict[str, list[Column]] = {name: [] for name in given}
     for width in slots:
-        tasks = every(given, searchers, repetitions, width, PARTS)
+        tasks = every(given, searchers, repetitions, width, parts(width))
         result = replayed(given, tasks, processes, replay)
         for (table, searcher, _), regrets in result.found.items():
             medians = tuple(over(list(column), np.median) for column in zip(*regrets, strict=True))
@@ -104,6 +113,7 @@ def told(found: Mapping[str, Sequence[Column]]) -> str:
         lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         for one in columns:
             cells = [f"{i.value:.3f} ({i.low:.3f} to {i.high:.3f})" for i in one.regret]
+            cells += ["-"] * (len(PARTS) - len(cells))
             lines.append(f"| {one.slots} | {one.searcher} | {' | '.join(cells)} |")
     return "\n".join(lines).strip()
 

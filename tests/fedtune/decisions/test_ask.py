@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 from optuna.trial import TrialState, create_trial
 
+from fedtune.decisions import proposals
 from fedtune.decisions.optuna_samplers import EI, SAMPLERS, ask, make_sampler
 from tests.fedtune.conftest import space
+from tests.fedtune.played import asked
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != EI])
@@ -24,3 +30,18 @@ def test_optuna_prints_nothing(
     assert made.state == TrialState.RUNNING and made.number == 8
     assert where.values(made.params) == points[0] or not known
     assert not recwarn.list and not caplog.records
+
+
+def test_a_sampler_that_looks_at_nothing_is_shown_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of trials would be copied for each proposal. What is proposed is the same, which others tell."""
+    shown: list[int] = []
+
+    def counted(sampler: Any, metric: Any, seen: Sequence[Any], *rest: Any) -> Any:
+        shown.append(len(seen))
+        return ask(sampler, metric, seen, *rest)
+
+    monkeypatch.setattr(proposals, "ask", counted)
+    asked(tmp_path / "random", sampler="random", trials=4)
+    assert shown == [0] * 4
+    asked(tmp_path / "tpe", sampler="tpe", trials=4, concurrency=1, lag=1)
+    assert shown[4:] == [0, 1, 2, 3]
