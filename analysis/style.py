@@ -351,7 +351,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     """At most nine values between `low` and `high`."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = max(1, -(-(last - first) // 8))
-    for steps in ((1,), (1, 2, 5), range(1, 10)) if high / low >= 100 else ((1, 2, 5), range(1, 10)):
+    fine = (1, 2, 5), (1, 2, 3, 5, 7), range(1, 10)  # 80 and 90 would lie on one another on a narrow axis
+    for steps in ((1,), *fine) if high / low >= 100 else fine:
         powers = range(first, last + 1, every if steps == (1,) else 1)
         found = [float(f"{step}e{power}") for power in powers for step in steps]
         found = [tick for tick in found if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]

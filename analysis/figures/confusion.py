@@ -98,11 +98,18 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         axis = {"showgrid": False, "range": [-0.5, count - 0.5], "ticks": "", "showline": False}
         # The first class stands on top, as in a table.
         upwards = axis | {"range": [count - 0.5, -0.5]} | _ticks(drawing.classes)
-        style.title_axes(figure, panel, "taken for", "class", xaxis=axis | _ticks(drawing.classes), yaxis=upwards)
+        style.title_axes(
+            figure,
+            panel,
+            "taken for",
+            "class",
+            xaxis=axis | _ticks(drawing.classes) | {"autotickangles": [0, 90]},
+            yaxis=upwards,
+        )
     height = int(np.clip(30 * count, 260, 520))
-    # Below the columns names stand aslant where they do not fit side by side.
+    # Below the columns names stand upright where they do not fit side by side.
     longest = 0 if count > NAMED else min(NAME, max(map(len, drawing.classes)))
-    room = {"gap": 84 + 4 * longest, "below": 56 + 4 * longest}
+    room = {"gap": 84 + 6 * longest, "below": 56 + 6 * longest}
     return style.panels(
         figure, titles, columns=2, height=height, low=height, bars=True, left=96, note=drawing.note, **room
     )

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analysis.report import build
+from analysis.runs import load_run
+from search_spaces import run_folder
 from tests.analysis import synthetic, varied
 from tests.analysis.browser import BROWSER, Shown
+from tests.analysis.figures.kept import name_classes
 
 pytestmark = BROWSER
 
@@ -204,6 +208,19 @@ def test_the_number_of_every_cell_of_a_heat_map_can_be_read(
     assert faults(browser, page, 1200, dark, paper=False) == []
     cells = len(synthetic.ALPHA) * len(synthetic.LAMBDA)
     assert browser.value("onPictures") == 4 * cells, "each number was measured on its cell"
+
+
+def test_long_names_of_classes_stand_upright_where_they_do_not_fit(root: Path, tmp_path: Path, browser: Shown) -> None:
+    """Aslant they would lie over one another below a confusion matrix."""
+    run = load_run(shutil.copytree(root / "final", tmp_path / "final"))
+    for trial, folder in enumerate(sorted((run.path / run_folder.TRIALS).iterdir())):
+        found = {str(1000 + trial): {"round": 9, "test": [[5, 1, 0, 0]] * 4, "validation": [[1, 0, 2, 1]] * 4}}
+        (folder / run_folder.CONFUSION).write_text(json.dumps(found))
+    name_classes(run, ["asthma", "diabetes", "high blood pressure", "no complaint"])
+    page = build(run.path)
+    for width, paper in ((420, False), (703, True)):
+        assert faults(browser, page, width, False, paper) == []
+    assert browser.value("document.querySelectorAll('[data-figure=confusion] .xtick').length") == 8
 
 
 def test_outcomes_and_the_options_of_commands_are_not_broken(pages: dict[str, Path], browser: Shown) -> None:
