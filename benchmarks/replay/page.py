@@ -13,19 +13,20 @@ from benchmarks.replay.cells import made, percent, points
 from benchmarks.replay.gridded import SHUFFLED
 from benchmarks.replay.surrogate import GAUSSIAN, WORLDS, named
 
-#: Tables by which defaults were chosen, those by which nothing was decided, and those that rank nothing.
-DECIDING, REPORTING = ("fedavg", "mixed"), ("dfrd_full", "fedkf")
+#: Tables by which nothing was decided, and those that rank nothing.
+REPORTING = ("dfrd_full", "fedkf")
 NULL = ("dfrd_alpha_lambda", f"dfrd_alpha_lambda, {SHUFFLED}")
 #: Our searches as a user starts them, and how.
 OURS = {
     "fedtune-1": "fedtune search --no-confirm",
     "fedtune-race": "fedtune search --race --no-confirm",
-    "fedtune-1-confirmed-40": "fedtune search",
 }
+#: What a user has by default: one search of 40 federations, of which the last fifth confirms.
+CONFIRMED = {"fedtune-1-confirmed-40": "fedtune search"}
 #: How the names of other packages' searchers begin.
 OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-")
 #: Others that the page shows.
-BESIDE = ("random-1", "random-3", "oracle-fedtune")
+BESIDE = ("random-1", "oracle-fedtune")
 #: The budgets, in federations, that the page shows; the repetitions that the best peer must have.
 SHOWN, EQUALLY = (5, 12, 40), 100
 #: What was to be reached: the share of searches that claim a gain where there is none, how often a stated interval of
@@ -39,10 +40,6 @@ HEAD = """# Quality of searches
 Made by `python -m benchmarks.replay record` from `benchmarks/recorded`, which has all else that was measured, by searcher, table and
 budget (`xzcat benchmarks/recorded/search-quality.json.xz`); measured by `make bench-search`. Nothing is trained: searches are replayed
 on recorded learning curves, so each is repeated often.
-
-```sh
-python -m benchmarks.replay page --check
-```
 """
 
 NUMBER = """## The number
@@ -71,8 +68,8 @@ is the error of each world on configurations left out, in points. Regret as abov
 
 NOTHING = """## Where there is nothing to gain
 
-On DFRD's α × λ the thirty cells differ by half a point and a seed moves them by 2.5; shuffled, values are dealt out by chance. Neither
-ranks anything. Given is how many searches claim that their winner is better than the paper's values, to be at most {goal:.0f} %:
+On DFRD's α × λ the thirty cells differ by half a point and a seed moves them by 2.5; shuffled, values are dealt out by chance. How
+many searches claim that their winner is better than the paper's values, to be at most {goal:.0f} % (revision {when}):
 """
 
 SEVERAL = """## Several objectives
@@ -92,9 +89,15 @@ OWN = """## Your own runs
 The curves of runs over the same space become a table, and searches are replayed on it. Regret needs configurations that ran to their
 end on two seeds at least; a search of one seed cannot tell what a seed moves.
 
-```
+```sh
+fedtune search fedavg --dataset blobs --set clients=3 --trials 6 --seeds 2 --no-race --scheduler none --rounds 3 --name mine
+fedtune run runs/mine --seeds 2 --rounds 3 --name mine-final
 fedtune export runs/mine runs/mine-final --table mine.npz
-python -m benchmarks.replay run --table mine.npz --searchers random-1 fedtune-1 --repetitions 20
+```
+
+```sh
+python -m benchmarks.replay run --table mine.npz --searchers random-1 fedtune-1 --repetitions 2
+python -m benchmarks.replay page --check   # is this page what its record gives?
 ```
 """
 
@@ -209,7 +212,7 @@ def _follows(found: Mapping[str, Any]) -> str:
     else:
         parts = [f"told to be {word} after {_and(at)}" for word, at in (("better", lower), ("worse", higher)) if at]
         said.append(f"Ours is {' and '.join(parts)}.")
-    if claims := [value for row in _claims(found) for value in row[3:] if value is not None]:
+    if claims := [share["value"] for row in _claims(found) for share in row[3:] if share["value"] is not None]:
         high = max(claims)
         said.append(
             f"Where there is nothing to gain, {100 * min(claims):.0f} to {100 * high:.0f} % of our searches claim a "
@@ -236,7 +239,9 @@ def _number(found: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(means, key=means.__getitem__):
         entries = _measured(found, name, tables)
         cells = [_cell(regret(found, name, place, tables)) for place in _places(found)]
-        rows.append([f"`{name}`", *cells, f"{means[name]:.1f}", _range([e["n"] for e in entries]), _when(found, name)])
+        rows.append(
+            [f"`{name}`", *cells, f"{means[name]:.1f}", _range([e["n"] for e in entries]), _when(found, name, tables)]
+        )
     if rows:
         budgets = [str(found["budgets"][place]) for place in _places(found)]
         yield table(["searcher", *budgets, "mean", "repetitions", "revision"], rows)
@@ -248,28 +253,31 @@ def _range(counts: Sequence[int]) -> str:
     return str(counts[0]) if len({*counts}) == 1 else f"{min(counts)} to {max(counts)}"
 
 
-def _when(found: Mapping[str, Any], searcher: str) -> str:
-    """The revisions at which the searcher was replayed on the tables that do not decide."""
-    entries = (found["tables"][name] for name in _reporting(found))
+def _when(found: Mapping[str, Any], searcher: str, tables: Sequence[str]) -> str:
+    """The revisions at which the searcher was replayed on these tables."""
+    entries = [found["tables"][name] for name in tables if searcher in found["tables"][name]["searchers"]]
     made = [e["searchers"][searcher].get("occasion", e.get("occasion", found))["machine"]["revision"] for e in entries]
     return ", ".join(dict.fromkeys(made))
 
 
 def _by_table(found: Mapping[str, Any]) -> Iterator[str]:
     """The same for every table that ranks something, one by one."""
-    tables = [name for name in found["tables"] if name not in NULL and not _world(name) and SHUFFLED not in name]
+    left = (*NULL, *REPORTING)
+    tables = [name for name in found["tables"] if name not in left and not _world(name) and SHUFFLED not in name]
     rival = peer(found, _reporting(found))
     rows: list[Sequence[Any]] = []
     for name in tables:
         blind = f"{100 * found['tables'][name]['blind']:.1f}"
-        for searcher in (*OURS, *([rival] if rival else [])):
+        for searcher in ("fedtune-1", *([rival] if rival else [])):
             cells = [regret(found, searcher, place, [name]) for place in _places(found)]
             if cells and None not in cells:
-                decides = ", decides" if name in DECIDING else ""
-                rows.append([f"`{name}`{decides}", blind, f"`{searcher}`", *map(_cell, cells)])
+                rows.append([f"`{name}`", blind, f"`{searcher}`", *map(_cell, cells)])
     if rows:
         budgets = [str(found["budgets"][place]) for place in _places(found)]
-        yield "## Table by table\n\nThe same of single tables. Those that decide are those by which defaults were chosen.\n"
+        yield (
+            "## On other tables\n\nThe same on every other table; by `fedavg` and `mixed` defaults were chosen. "
+            f"`fedtune-1` was replayed at revision {_when(found, 'fedtune-1', tables)}.\n"
+        )
         yield table(["table", "a blind choice, points", "searcher", *budgets], rows)
 
 
@@ -279,16 +287,18 @@ def _by_table(found: Mapping[str, Any]) -> Iterator[str]:
 def _says(found: Mapping[str, Any]) -> Iterator[str]:
     rows: list[Sequence[Any]] = []
     for name in found["tables"]:
-        for searcher, command in OURS.items():
+        for searcher, command in (OURS | CONFIRMED).items():
             if name not in NULL and not _world(name) and (entry := _measured(found, searcher, [name])):
                 last = entry[0]["budgets"][-1]
                 tried = last["searching"]["value"]
                 times = f"{last['regret']['value'] / tried:.1f}" if tried > 0 else "–"
-                rows.append([f"`{name}`", f"`{command}`", points(last["curse"]), percent(last["covered"]), times])
+                cells = [_cell(regret(found, searcher, -1, [name])), points(last["curse"]), percent(last["covered"])]
+                rows.append([f"`{name}`", f"`{command}`", str(entry[0]["n"]), *cells, times])
     if rows:
         low, high = (100 * bound for bound in HELD)
         yield TELLS.format(curse=100 * CURSE, low=low, high=high, chosen=CHOSEN, last=found["budgets"][-1])
-        yield table(["table", "search", "curse", "coverage", "of the best tried"], rows)
+        columns = ["table", "search", "repetitions", "regret", "curse", "coverage", "of the best tried"]
+        yield table(columns, rows)
     over = [
         f"{100 * (one['model'] - one['mean']):.0f} ± {200 * one['error']:.0f} points on `{name}`"
         for name, one in found.get("optima", {}).items()
@@ -336,19 +346,19 @@ def _claims(found: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     for name in NULL:
         for searcher, command in OURS.items():
             for entry in _measured(found, searcher, [name]) if name in found["tables"] else []:
-                shares = [entry["budgets"][place].get("claim", {}).get("value") for place in _places(found)]
-                if any(share is not None for share in shares):
+                shares = [entry["budgets"][place].get("claim", {"value": None}) for place in _places(found)]
+                if any(share["value"] is not None for share in shares):
                     rows.append((name, command, entry["n"], *shares))
     return rows
 
 
 def _nothing(found: Mapping[str, Any]) -> Iterator[str]:
     rows = [
-        [f"`{name}`", f"`{command}`", str(n), *("–" if share is None else f"{100 * share:.0f} %" for share in shares)]
-        for name, command, n, *shares in _claims(found)
+        [f"`{name}`", f"`{command}`", str(n), *map(percent, shares)] for name, command, n, *shares in _claims(found)
     ]
     if rows:
-        yield NOTHING.format(goal=100 * CLAIMED)
+        there = [name for name in NULL if name in found["tables"]]
+        yield NOTHING.format(goal=100 * CLAIMED, when=_when(found, next(iter(OURS)), there))
         yield table(
             ["table", "search", "repetitions", *(str(found["budgets"][place]) for place in _places(found))], rows
         )
