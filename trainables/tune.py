@@ -80,6 +80,8 @@ class Job:
     environment: Environment = Environment()
     #: The user's own files that hold its method, model or metrics.
     code: tuple[own_code.Code, ...] = ()
+    #: The trial had ended and its rows are damaged, so it is computed again.
+    ended: bool = False
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
 
@@ -232,7 +234,7 @@ class Trial(tune.Trainable):
             self._simulation = self._made(job)
             job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
             try:
-                rows = self._folder.resume(self._simulation, job.seeds)
+                rows = self._folder.resume(self._simulation, job.seeds, ended=job.ended)
             except Damaged as why:
                 self._note = f"Trial {job.number} starts again from round 0, as {why}."
                 self._folder.start_over(why)

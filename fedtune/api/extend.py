@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from analysis.reproduce.folder import ReproductionRecord
 from analysis.runs import Run, load_run, shapes
 from fedtune.api.search import Result, driven
 from fedtune.decisions.confirmation import confirms, federations
 from fedtune.decisions.history import Part
+from fedtune.execution.outcome import rounds_of_run, rounds_of_values
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import ExtendRequest
@@ -36,9 +36,6 @@ from fedtune.record.storage import check_same, check_uri
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.space import Space
-
-if TYPE_CHECKING:
-    from trainables.registry import Configuration
 
 
 @fields_of(ExtendRequest)
@@ -130,9 +127,7 @@ def _more_rounds(run: Run, space: Space, experiment: Experiment, rounds: int, pr
     most = int(registry.declared(experiment.method)["rounds"].high or 0)
     whole("rounds", rounds, 1, most - had, found)
     if not found:
-        why = _of_search(experiment) or _of_trials(run, space, experiment)
-        if ReproductionRecord.is_in(run.path.parent.parent):
-            why = "it belongs to what `fedtune reproduce` made, which decides its rounds"
+        why = rounds_of_run(run.path, experiment) or _of_trials(run, space, experiment)
         if why is not None:
             new = f"Start a new search with --rounds {had + rounds}."
             found.append(f"{run.path} cannot have more than its {had} rounds, as {why}. {new}")
@@ -147,42 +142,14 @@ def _more_rounds(run: Run, space: Space, experiment: Experiment, rounds: int, pr
     )
 
 
-def _of_search(e: Experiment) -> str | None:
-    """Why no trial of this search can have more rounds."""
-    if e.races:
-        return f"it is a race, and its budget was shared out among federations of {_rounds(e.rounds)}"
-    if e.taken:
-        return f"results of earlier runs were taken for {_trials(e.taken)}, and no checkpoint is here for them"
-    return None
-
-
 def _of_trials(run: Run, space: Space, experiment: Experiment) -> str | None:
     """Why a trial that has begun cannot have more rounds."""
-    from trainables import registry
-
     for trial in run.frozen:
-        values: dict[str, Any] = {**experiment.values, **space.values(trial.params)}
-        try:
-            configured = registry.configured(experiment.method, values)
-        except UserError:
-            continue  # an impossible configuration has no round, and its trial fails with this sentence
-        why = None if trial.state.name == "FAIL" else _of_configuration(configured, experiment)
+        if trial.state.name == "FAIL":
+            continue
+        why = rounds_of_values({**experiment.values, **space.values(trial.params)}, experiment)
         if why is not None:
             return f"{why} (trial {trial.number})"
-    return None
-
-
-def _of_configuration(configured: Configuration, e: Experiment) -> str | None:
-    """Why a run of this configuration cannot have more rounds."""
-    from trainables import registry
-
-    method, settings = registry.method(e.method), configured.federation
-    if method.follows_plan(configured.config, e.rounds):
-        return f"{method.title} follows a schedule over all planned rounds, and its first {e.rounds} would be others"
-    if settings.attack_images > 0:
-        return f"the attack (attack_images) was made in round {e.rounds}, the last one"
-    if e.rounds % settings.eval_every:
-        return f"round {e.rounds} was measured only because it was the last one (eval_every {settings.eval_every})"
     return None
 
 

@@ -96,6 +96,7 @@ class _Driver:
                 if number in damaged:
                     queue.again(number, None)
                 elif (trial := queue.trial(number)).state.is_finished():
+                    queue.tidy(number)
                     part, own = queue.at(number)
                     rounds = trial.user_attrs.get("rounds", 0) if own >= part.experiment.taken else 0
                     watch.past(number, trial.state.name, trial.values, part.space.values(trial.params), rounds)

@@ -1,5 +1,5 @@
-"""What became of a trial: what the study holds of one that has ended, what it measured round by round, and whether its
-rows are still there.
+"""What became of a trial: what the study holds of one that has ended, what it measured round by round, whether its rows
+are still there, and whether it may go on with more rounds, for which alone its checkpoint stays.
 
 `rounds.jsonl` is the truth of what a trial measured. The same configuration and seeds give the same rows, so a trial
 whose rows are truncated, garbled or gone is computed again when its run goes on; in the study it stays what it was.
@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from analysis.reproduce.folder import ReproductionRecord
 from fedtune.decisions.history import Part
 from fedtune.decisions.race import unfinished
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from search_spaces.parameter import Value
 from trainables.worker import rounds_jsonl
 from trainables.worker.trial_values import TrialValues
 
@@ -129,3 +131,54 @@ def _running(trial: FrozenTrial) -> FrozenTrial:
     kept: dict[str, Any] = {key: value for key, value in trial.user_attrs.items() if key in _OF_RUNNING}
     found.user_attrs = kept | {run_folder.WENT_ON: int(trial.user_attrs.get("rounds", 0))}
     return found
+
+
+def rounds_of_run(folder: Path, e: Experiment) -> str | None:
+    """Why no trial of the run in `folder` can have more rounds; None where that is not the run's doing."""
+    if e.kind == "run":
+        return "it is a final run"
+    if ReproductionRecord.is_in(folder.parent.parent):
+        return "it belongs to what `fedtune reproduce` made, which decides its rounds"
+    if e.part:
+        return "it belongs to a search over several methods, which decides its rounds"
+    if e.races:
+        return (
+            f"it is a race, and its budget was shared out among federations of {e.rounds} round{'s' * (e.rounds != 1)}"
+        )
+    if e.taken:
+        return (
+            f"results of earlier runs were taken for {e.taken} trial{'s' * (e.taken != 1)}, and no checkpoint is here "
+            f"for them"
+        )
+    return None
+
+
+def rounds_of_values(values: Mapping[str, Value], e: Experiment) -> str | None:
+    """Why a run of the configuration with these values cannot have more rounds; None where it can, and for one that is
+    impossible, which has no round and fails with a sentence of its own."""
+    from trainables import registry
+
+    try:
+        configured = registry.configured(e.method, values)
+    except UserError:
+        return None
+    method, settings = registry.method(e.method), configured.federation
+    if method.follows_plan(configured.config, e.rounds):
+        return f"{method.title} follows a schedule over all planned rounds, and its first {e.rounds} would be others"
+    if settings.attack_images > 0:
+        return f"the attack (attack_images) was made in round {e.rounds}, the last one"
+    if e.rounds % settings.eval_every:
+        return f"round {e.rounds} was measured only because it was the last one (eval_every {settings.eval_every})"
+    return None
+
+
+def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
+    """Removes the checkpoint of a trial that has ended, as the study says, unless `fedtune extend --rounds` may let it
+    go on: it may hold the models of all clients. Whoever needs the rounds once more has to run them again."""
+    if trial.state.name == "COMPLETE" and rounds_of_run(part.folder, part.experiment) is None:
+        values = {**part.experiment.values, **part.space.values(trial.params)}
+        if rounds_of_values(values, part.experiment) is None:
+            return
+    folder = part.folder / run_folder.trial_folder(trial.number)
+    if trial.state.is_finished() and not folder.is_symlink():
+        (folder / run_folder.CHECKPOINT).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from fedtune.decisions.early_stopping import Rule, Until
 from fedtune.decisions.history import DONE, Answer, History, Next, Part
 from fedtune.decisions.method_allocation import elapsed
 from fedtune.decisions.proposals import propose, stop_rule
-from fedtune.execution.outcome import damaged, outcome, reopen, taken_result
+from fedtune.execution.outcome import damaged, drop_checkpoint, outcome, reopen, taken_result
 from fedtune.machine.resources import Share
 from fedtune.record.journal import StudyFile, curve
 from search_spaces import run_folder
@@ -44,6 +44,8 @@ class Proposal:
     resumed: bool
     #: Cores and GPUs it goes on with after having run out of memory; None is the experiment's usual share.
     share: Share | None
+    #: It had ended, and is computed again as its rows are damaged.
+    ended: bool
 
 
 class Clock:
@@ -148,7 +150,8 @@ class Queue:
         if self._clock is not None and allocation is not None and allocation.clock is not None and number > 0:
             rule = Until(time.time() + allocation.clock.last_moment - self._clock.reading(), rule)
         seeds = part.experiment.seeds_of(trial)
-        return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number))
+        ended = trial.state.is_finished()
+        return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number), ended)
 
     def confirm(self) -> None:
         """Says that the time is so far over that what confirms comes next (`History.late`)."""
@@ -213,6 +216,11 @@ class Queue:
         if state is not None:
             self._studies[place].end(own, state, final)
         self._remember(number)
+
+    def tidy(self, number: int) -> None:
+        """Removes what a trial has left of which nothing goes on any more, once the study holds how it ended."""
+        part, _ = self.at(number)
+        drop_checkpoint(part, self.trial(number))
 
     def again(self, number: int, share: Share | None) -> None:
         """Puts a trial that could not go on back in front of those to come, with `share` of the machine (None: as

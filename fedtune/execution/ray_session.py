@@ -194,6 +194,7 @@ class TuneSession:
             method=e.method,
             values=complete,
             seeds=proposal.seeds,
+            ended=proposal.ended,
             metrics=e.metric,
             signs=e.signs,
             rule=proposal.rule,
@@ -265,6 +266,7 @@ class TuneSession:
                     f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
                     f"go on with `{self.lost.again}`."
                 )
+            self.queue.tidy(number)
         trial = self.queue.trial(number)
         for tracker in self.trackers:
             tracker.end(number, failed=trial.state.name == "FAIL")

@@ -293,7 +293,7 @@ class Stock:
 
 def begun(run: Path) -> list[Path]:
     """Folders of the trials that had begun, have a checkpoint and have not ended."""
-    return _folders(run, "RUNNING")
+    return [folder for folder in _folders(run, "RUNNING") if (folder / run_folder.CHECKPOINT).exists()]
 
 
 def ended(run: Path) -> list[Path]:
@@ -304,5 +304,4 @@ def ended(run: Path) -> list[Path]:
 def _folders(run: Path, *states: str) -> list[Path]:
     with contextlib.closing(StudyFile(run)) as study:
         numbers = [trial.number for trial in study.trials() if trial.state.name in states]
-    folders = [run / run_folder.trial_folder(number) for number in numbers]
-    return [folder for folder in folders if (folder / run_folder.CHECKPOINT).exists()]
+    return [run / run_folder.trial_folder(number) for number in numbers]

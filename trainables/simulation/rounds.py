@@ -176,6 +176,8 @@ class Simulation:
         self.keeps_images, self.kept_images = False, kept_images.Arrays()
         #: Whether a trial may end early after a round, which is then measured as a last round is.
         self.may_end: Callable[[int], bool] = lambda round_: False
+        #: By round whether it is measured on the test set. (A clock may answer `may_end`, and is asked once.)
+        self._tested: dict[int, bool] = {}
         #: The global models of the last evaluated round, with what was measured of them.
         self.remembered: list[Remembered] = []
         rng = self.fed.rng.child("init")
@@ -244,7 +246,9 @@ class Simulation:
 
     def measures_test(self, t: int) -> bool:
         """Whether round `t` is measured on the test set too, if it is evaluated."""
-        return self.settings.eval_test == "every" or t == self.settings.rounds or self.may_end(t)
+        if t not in self._tested:
+            self._tested[t] = self.settings.eval_test == "every" or t == self.settings.rounds or self.may_end(t)
+        return self._tested[t]
 
     def planned(self, row: Row) -> Row:
         """A row of an earlier session without what the round would not be measured on now that more rounds are planned:

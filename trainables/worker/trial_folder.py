@@ -66,9 +66,9 @@ class TrialFolder:
         """Lets go of the folder."""
         self.log.close()
 
-    def resume(self, simulation: Resumable, seeds: Sequence[int]) -> list[Row]:
+    def resume(self, simulation: Resumable, seeds: Sequence[int], *, ended: bool = False) -> list[Row]:
         """Puts `simulation` where the folder's checkpoint stands, if there is one, and returns the rows of the rounds
-        up to it.
+        up to it. `ended`: the trial had ended, and may have no checkpoint since.
 
         Raises `Damaged` where the folder does not hold what was written to it. Then `simulation` is of no more use."""
         leftovers.clear(self.path, lambda name: name.startswith(_WRITTEN))
@@ -78,6 +78,8 @@ class TrialFolder:
             self._check_partition(simulation)
             _load(simulation, checkpoint)
             rows = rounds_jsonl.first_rows(self.path / ROUNDS, simulation.round, seeds)
+        elif ended:
+            raise Damaged(f"its {ROUNDS} is damaged")
         elif self._has_second_round(seeds):
             raise Damaged("its checkpoint is missing")
         # Rounds after the checkpoint are run again, to the same numbers. If their rows stayed, they would be there

@@ -28,7 +28,7 @@ BEGUN = {
 #: Of a trial that had ended.
 ENDED = {
     run_folder.ROUNDS: "EEEEr",
-    f"{run_folder.CONFIG} {run_folder.PARTITION} {run_folder.CHECKPOINT} {run_folder.LOG}": "EEEEr",
+    f"{run_folder.CONFIG} {run_folder.PARTITION} {run_folder.LOG}": "EEEEr",
 }
 EXPECTED = {"E": EQUAL, "r": REFUSED}
 

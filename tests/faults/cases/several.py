@@ -16,7 +16,7 @@ AUTO, TABLE = "of `auto`", "of `reproduce`"
 #: A run in the folder, any of them.
 PART, CELL = "of a run of `auto`", "of a run of `reproduce`"
 _RECORDS = f"{run_folder.EXPERIMENT} {run_folder.SPACE}"
-_BESIDE = f"{run_folder.CONFIG} {run_folder.PARTITION} {run_folder.CHECKPOINT} {run_folder.LOG}"
+_BESIDE = f"{run_folder.CONFIG} {run_folder.PARTITION} {run_folder.LOG}"
 _TABLES = " ".join((run_folder.VERDICTS, run_folder.NUMBERS, *run_folder.TABLES.values(), run_folder.REPORT))
 #: What must come of each way, in the order of `WAYS`. Of `_RECORDS` one file is damaged, of other names all.
 FILES = {
@@ -54,7 +54,7 @@ def damaged(scene: Scene, names: str, whose: str, way: str) -> str:
     folder = scene.copied(kind)
     listed = names.split()
     if names == _BESIDE:  # of one trial
-        place = scene.rng.choice(found(folder, whose, run_folder.CHECKPOINT)).parent
+        place = scene.rng.choice(found(folder, whose, run_folder.PARTITION)).parent
         paths = [place / name for name in listed]
     elif names == _RECORDS or len(listed) == 1:
         paths = [scene.rng.choice(found(folder, whose, scene.rng.choice(listed)))]

@@ -12,6 +12,8 @@ import pytest
 from analysis.runs import Run, load_run
 from fedtune.api.extend import changes, longer, told
 from fedtune.cli import main
+from fedtune.decisions.history import Part
+from fedtune.execution.outcome import drop_checkpoint
 from fedtune.options import ExtendRequest
 from fedtune.planning.resumption import space_of
 from fedtune.record.experiment import Experiment
@@ -182,3 +184,35 @@ def test_a_fifth_of_a_search_that_is_extended_confirms(tmp_path: Path) -> None:
     raced = edited(run.path, budget=80, confirm=4)
     assert (asked(raced, trials=5).budget, asked(raced, trials=5).confirm) == (120, 6)
     assert asked(edited(run.path, budget=80, confirm=0), trials=5).confirm == 0
+
+
+@pytest.mark.parametrize(
+    ("edits", "kept"),
+    [
+        ({}, ["COMPLETE"]),
+        ({"kind": "run"}, []),
+        ({"budget": 60}, []),
+        ({"taken": 1}, []),
+        ({"part": True}, []),
+        ({"values": {"attack_images": 2}}, []),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
+)
+def test_a_checkpoint_stays_where_a_trial_may_go_on(tmp_path: Path, edits: dict[str, Any], kept: list[str]) -> None:
+    """What this file refuses, and nothing else, has run its last round."""
+    run = searched(tmp_path / "run", method="dfrd", scheduler="asha", grace=1, trials=12, rounds=4)
+    values = {"rounds": 4, **edits.get("values", {})}
+    part = Part(
+        run.path,
+        dataclasses.replace(Experiment.of(run), **edits | {"values": values}),
+        space_of(run.path / run_folder.SPACE),
+    )
+    places = {trial.number: run.path / run_folder.trial_folder(trial.number) for trial in run.frozen}
+    for trial in run.frozen:
+        (places[trial.number] / run_folder.CHECKPOINT).touch()
+        drop_checkpoint(part, trial)
+        drop_checkpoint(part, trial)
+    states = {trial.number: trial.state.name for trial in run.frozen}
+    assert set(states.values()) == {"COMPLETE", "PRUNED"}
+    there = [number for number, place in places.items() if (place / run_folder.CHECKPOINT).exists()]
+    assert there == [number for number, state in states.items() if state in kept]
