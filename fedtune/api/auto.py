@@ -40,7 +40,7 @@ from fedtune.console.busy import busy
 from fedtune.console.progress import AutoDisplay
 from fedtune.decisions import fresh_seeds, prices
 from fedtune.decisions.history import Part
-from fedtune.decisions.method_allocation import Allocation, ByClock
+from fedtune.decisions.method_allocation import OVERRUN, Allocation, ByClock
 from fedtune.execution import driver
 from fedtune.execution.queue import Clock, open_queue
 from fedtune.machine.cluster import check_address
@@ -165,7 +165,8 @@ class Stages:
             listed = list(found.fresh)  # who has time was decided when they began
         elif self._clock is not None and listed:
             each = [self._price(found.searches[name]) for name in listed]
-            left = self._left() - max(each) - 2 * self._starts().cold
+            late = OVERRUN * (self.record.deadline or 0.0)
+            left = self._left() + late - max(each) - 2 * self._starts().cold
             count, most = fresh_seeds.first_count(each, count, left, self._lead.concurrency)
             self._tell_fewer(listed, count, most)
             listed = listed[:most]

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 #: Costs are sums of measured numbers: so much of a round is rounding.
 _ROUNDING = 1e-9
 #: What comes after the search may take at most this part of a budget by the clock, however dear the best ones are; and
-#: by so much of the budget a trial may go on after the end of the search that was planned.
+#: by so much of the budget a trial may go on after the planned end of the search, and the first fresh seeds may make
+#: everything late.
 MOST_KEPT, OVERRUN = 0.5, 0.05
 
 
@@ -76,9 +77,9 @@ class ByClock:
 
     def end_of_search(self, prices: Sequence[float], cold: float) -> float:
         """When the search is to end where a trial of every method's best configuration takes so many seconds, and the
-        processes of fresh seeds and of the final run so many to start."""
-        later = self.seeds * sum(prices) / self.slots + max(prices, default=0.0) + 2 * cold
-        return self.whole - min(max(self.kept, later), max(self.kept, MOST_KEPT * self.whole))
+        processes of fresh seeds and those of the final run so many to start."""
+        later = self.seeds * sum(prices) / self.slots + max(prices, default=0.0)
+        return self.whole - min(max(self.kept, later) + 2 * cold, max(self.kept, MOST_KEPT * self.whole))
 
     @property
     def last_moment(self) -> float:

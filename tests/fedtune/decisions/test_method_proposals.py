@@ -216,6 +216,6 @@ def test_what_comes_after_the_search_is_kept_by_the_price_of_the_best_ones() -> 
     4 seconds for their processes."""
     clock = ByClock(begun=5.0, whole=300.0, kept=80.0, seeds=2, slots=2)
     assert clock.end_of_search([10.0, 20.0, 30.0], 4.0) == 300 - 98
-    assert clock.end_of_search([5.0, 5.0], 4.0) == 300 - 80, "no less than was planned"
+    assert clock.end_of_search([5.0, 5.0], 4.0) == 300 - 88, "no less than was planned"
     assert clock.end_of_search([100.0, 100.0], 4.0) == 300 - 150, "and no more than half"
     assert clock.last_moment == 300 - 80 + 15
