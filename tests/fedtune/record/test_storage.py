@@ -194,6 +194,7 @@ def test_a_bucket_that_fails_and_comes_back_is_told_of_once_and_holds_all_in_the
         check_new(nowhere, tmp_path / "other")
 
 
+@pytest.mark.guard("a mirror kept while Ray runs trials")
 def test_a_search_goes_on_from_its_mirror_on_another_machine(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
