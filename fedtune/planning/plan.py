@@ -7,6 +7,7 @@ then the machine is shared out, the federation is built once, and the experiment
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,8 @@ from search_spaces.space import Space
 
 #: Trials of a search that says no number of them.
 TRIALS = 30
+#: Below so many validation samples a search says what chance among them does, and that this share has more.
+FEW_VALIDATED, MORE_VALIDATED = 240, 0.25
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,13 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
         return Plan(subject.folder, experiment, space, facts, notes, checked.values)
     start = known(experiment, space, facts, earlier)
-    notes = (*_notes(request, experiment, space), *_at_once(request, start.experiment), *subject.notes, *start.notes)
+    notes = (
+        *_notes(request, experiment, space),
+        *_few_validated(experiment, checked),
+        *_at_once(request, start.experiment),
+        *subject.notes,
+        *start.notes,
+    )
     facts |= start.facts
     return Plan(subject.folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
 
@@ -384,6 +393,20 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
             "best; --no-confirm tries new ones instead."
         )
     return (*notes, *crossing_notes(e.trials, e.sampler, space))
+
+
+def _few_validated(e: Experiment, checked: Checked) -> list[str]:
+    """What is said where a search selects on so few validation samples that chance among them is more than half of what
+    a seed does (`docs/defaults.md`)."""
+    fraction, count = float(e.values.get("validation_fraction", 0.0)), checked.validation
+    if not 0 < count < FEW_VALIDATED or fraction >= MORE_VALIDATED or e.select_on != "validation":
+        return []
+    chance = 100 * math.sqrt(0.8 * 0.2 / count)
+    return [
+        f"Validation data are {count} samples: where 80 % are right, chance moves that by {chance:.1f} points. More of "
+        f"them ({count * MORE_VALIDATED / fraction:.0f}, and fewer to train on): --set validation_fraction="
+        f"{MORE_VALIDATED:g}."
+    ]
 
 
 def crossing_notes(trials: int, sampler: str, space: Space) -> list[str]:

@@ -28,6 +28,8 @@ class Checked:
     #: What is recorded with the run: `method_title`, the `dataset`'s name and hash, the `partition`'s hash by seed, and
     #: `method_file` and `model_file` of what is in a user's own files.
     facts: Mapping[str, Any]
+    #: How many validation samples there are; 0 where that is not known.
+    validation: int = 0
 
 
 def preflight(
@@ -99,7 +101,7 @@ def preflight(
         "partition": {str(seeds[0]): built.data.fingerprint},
     }
     facts |= registry.own_files_of(built.method.name, values)
-    return Checked(values, facts)
+    return Checked(values, facts, 0 if built.data.validation is None else len(built.data.validation.indices))
 
 
 def _no_images(built: Simulation) -> list[str]:

@@ -117,6 +117,24 @@ def test_a_search_takes_one_metric_or_several(
     ]
 
 
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        # Of 1,437 training images a tenth of each class: √(0.8 · 0.2 / 143) = 3.34 points.
+        (
+            {},
+            "Validation data are 143 samples: where 80 % are right, chance moves that by 3.3 points. More of them (358",
+        ),
+        ({"set": ("validation_fraction=0.25",)}, None),
+        ({"metric": ("test_global_accuracy",)}, None),
+    ],
+)
+def test_a_search_on_few_validation_samples_says_so(values: dict[str, Any], told: str | None) -> None:
+    notes = [note for note in plan(SearchRequest("fedavg", **values)).notes if "Validation data" in note]
+    assert not notes if told is None else len(notes) == 1 and notes[0].startswith(told)
+    assert told is None or notes[0].endswith("--set validation_fraction=0.25.")
+
+
 def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., SearchRequest]) -> None:
     notes = plan(SearchRequest("dfrd", space="alpha_lambda")).notes
     assert (
