@@ -28,6 +28,7 @@
 # make bench-search-peers   the same with Syne Tune, SMAC3 and Optuna's Gaussian process beside, installed into .venv-peers (about 1.5 GB); a day
 # make test-bench   set up, run the tests of the benchmarks: of what is measured and replayed, and of the documents that quote it; nightly
 # make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
+# make cluster-test   set up, search over clusters whose machines are namespaces of this one; says why where that is not allowed
 # make lock    set up, write locked.txt: the versions and hashes of all that is installed here; LOCKED=1 with any other goal installs from it
 # .ci/run      all of it, as continuous integration does
 #
@@ -57,7 +58,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-nightly nightly durations golden chromium data test-processors mutants faults fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
+.PHONY: demo test test-slow test-nightly nightly durations golden chromium data test-processors mutants faults cluster-test fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
 demo: $(CORE)
 	@scripts/demo.sh
@@ -109,6 +110,10 @@ mutants: $(INSTALLED)
 # Exit code 3 of the campaign: what was tried is as expected, and some faults could not be made on this machine.
 faults: $(INSTALLED)
 	@$(BIN)/python -m tests.faults run $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(ONLY)
+
+# Machines without a shared disk, parts of GPUs on several nodes, and the blocks of docs/cluster.md.
+cluster-test: $(INSTALLED)
+	@$(BIN)/python -m pytest -n 0 -rs -m "not nightly" tests/end_to_end/test_two_machines.py tests/end_to_end/test_several_nodes.py tests/packaging/test_cluster_page.py
 
 # Without SEED the inputs are others every time; the seed is printed first.
 INPUTS ?= 5000

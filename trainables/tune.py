@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import itertools
 import math
+import socket
 import statistics
 import time
 import traceback
@@ -34,7 +36,7 @@ from search_spaces.parameter import Value, convert_all
 from trainables import models, own_code, own_metrics, registry
 from trainables.data import objects
 from trainables.simulation.replicates import Replicates
-from trainables.worker import environment, process
+from trainables.worker import environment, home, process
 from trainables.worker.environment import Environment
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
@@ -175,6 +177,17 @@ def federation(
     return Federation
 
 
+def _ask(actor: str, what: str, *given: Any) -> Any:
+    """What a method of the actor of this name returns. Raises what it raises, and `OSError` where it cannot be
+    reached."""
+    try:
+        return ray.get(getattr(ray.get_actor(actor), what).remote(*given))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except (ValueError, ray.exceptions.RayError) as error:
+        raise OSError(errno.EHOSTUNREACH, "the machine of the run directory cannot be reached through Ray") from error
+
+
 class Trial(tune.Trainable):
     """`config["job"]` is a `Job`. A result holds `number`, `round`, `values` (of the job's metrics, or None in a round
     without evaluation), a `note` where there is something to tell and, with `done`, also `ending`."""
@@ -227,7 +240,7 @@ class Trial(tune.Trainable):
         with self._guarded():
             job.environment.check_folder()
             job.environment.check_versions()
-            self._folder = TrialFolder(Path(job.folder))
+            self._folder = self._opened(job)
             process.tell_crashes(self._folder.log)
             process.set_threads(job.threads)
             own_code.given(job.code)
@@ -248,6 +261,20 @@ class Trial(tune.Trainable):
                 rows = self._simulation.planned(rows)
                 self._folder.rewrite(rows)
             self._take_up(rows)
+
+    def _opened(self, job: Job) -> TrialFolder:
+        """The trial's folder, or where this machine does not see it one here that is sent home."""
+        there = job.environment
+        if there.sees_folder or there.home is None:
+            return TrialFolder(Path(job.folder))
+        self._note = (
+            f"The machine {socket.gethostname()} does not see the run directory; rounds and checkpoints of its trials "
+            "are sent home."
+        )
+        ask = functools.partial(_ask, there.home)
+        if "dataset" in job.values and job.simulate is None:
+            home.bring(ask, str(job.values["dataset"]), job.data_dir)
+        return home.SentFolder(ask, job.folder)
 
     @property
     def _tests_at_end(self) -> bool:

@@ -261,8 +261,7 @@ def _node(node: Node, inspector: Any, token: tuple[str, str]) -> Check:
     from trainables.worker.environment import COMPUTE
 
     ours, folder = versions(), str(Path(token[0]).parent)
-    given = os.environ.get("FEDTUNE_DATA")
-    data = given or str(cache.home())
+    data = os.environ.get("FEDTUNE_DATA") or str(cache.home())
 
     def said(answer: Any) -> Any:
         return ray.get(answer, timeout=ANSWERS)
@@ -283,17 +282,16 @@ def _node(node: Node, inspector: Any, token: tuple[str, str]) -> Check:
         _counted(node.machine.gpus, "GPU") + (f" ({kinds})" if kinds else ""),
         f"{free:.1f} of {total:.1f} GiB of memory free",
         f"its clock is {abs(late):.1f} s {'behind' if late < 0 else 'ahead'}" if abs(late) >= APART else "",
-        f"sees the data in {data}" if data in sees else f"has no data in {data} yet" if not given else "",
+        f"sees the data in {data}" if data in sees else f"has no data in {data} yet",
+        f"sends home what its trials write, as it does not see {folder}" if not reads else "",
     ]
     wrong = [
         f"{name} {has.get(name, 'is missing')}, here {ours[name]}"
         for name in (*COMPUTE, "ray", "python")
         if has.get(name) != ours.get(name)
     ]
-    if given and data not in sees:
-        wrong.append(f"does not see {data}, which FEDTUNE_DATA names")
-    if not reads or not writes:
-        wrong.append(f"does not {'see' if not reads else 'write to'} {folder}; keep runs on a shared disk (--name)")
+    if reads and not writes:
+        wrong.append(f"does not write to {folder}; mend its permissions")
     text = ", ".join(filter(None, (*found, *wrong)))
     return Check(node.host, "problem" if wrong else "note" if abs(late) >= APART else "ok", text)
 

@@ -80,6 +80,10 @@ class TuneSession:
         self._seeds: dict[int, tuple[int, ...]] = {}
         self._codes: dict[tuple[str, Any], tuple[Code, ...]] = {}
         self._environment = begun_with(queue.parts[0].folder)
+        #: On a cluster the actor that writes for machines which do not see the run directory.
+        self._home: Any = None
+        #: Notes of trials that were told.
+        self._told: set[str] = set()
         #: When it was last counted how many trials fit on which machine, and how many did.
         self._counted, self._slots = -math.inf, list[cluster.Slots]()
 
@@ -89,7 +93,10 @@ class TuneSession:
 
         with token(self.folder) as (path, content), contextlib.suppress(_LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
+            if self.placement.address is not None:
+                self._begin_home(f"fedtune-{content}")
             self._call_tune(scratch)
+        self._home = None
         # Tune returns from Ctrl-C as if it had finished.
         self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
         if self._live or self.interrupted:
@@ -97,6 +104,16 @@ class TuneSession:
         self.lost.check()
         for tracker in self.trackers:
             tracker.close()
+
+    def _begin_home(self, name: str) -> None:
+        """Starts what writes for machines that do not see the run directory."""
+        parts = self.queue.parts
+        named = [part.space.vary["dataset"].values() for part in parts if "dataset" in part.space.vary]
+        datasets = {str(name) for names in named for name in names}
+        datasets |= {str(part.experiment.values["dataset"]) for part in parts if "dataset" in part.experiment.values}
+        runs = [str(part.folder) for part in parts]
+        self._home = cluster.run_home(name, runs, sorted(datasets), parts[0].experiment.data_dir)
+        self._environment = dataclasses.replace(self._environment, home=name)
 
     def _call_tune(self, scratch: Path) -> None:
         from ray import tune
@@ -246,6 +263,8 @@ class TuneSession:
         if error:
             part, own = self.queue.at(number)
             folder = part.folder / run_folder.trial_folder(own)
+            if self._home is not None:
+                self._home.release.remote(str(folder))
             died = self._deaths.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
             ending = Ending("interrupted", died.round, "its process died")
         if ending is None:
@@ -279,9 +298,12 @@ class TuneSession:
         self._said[trial_id] = said
 
     def _tell(self, result: Mapping[str, Any]) -> None:
-        """Prints what a trial has to say, such as that it starts again because its files are damaged."""
-        if result.get("note"):
-            self.watch.say(result["note"])
+        """Prints what a trial has to say, such as that it starts again because its files are damaged; once what is said
+        of a machine."""
+        note = result.get("note")
+        if note and note not in self._told:
+            self._told.add(note)
+            self.watch.say(note)
 
     def _lost_server(self) -> bool:
         """Whether a server of Ray is gone, found out now."""

@@ -187,6 +187,21 @@ def cards() -> dict[str, int]:
     return found
 
 
+def run_home(name: str, runs: Sequence[str], datasets: Sequence[str], data_dir: str | None) -> Any:
+    """An actor of this name on this machine that writes the trials' folders of these runs, and gives data sets, for
+    machines that do not see them. It lives as long as what is returned."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from trainables.worker.home import Home
+
+    api: Any = ray  # parts of it are not typed
+    here = NodeAffinitySchedulingStrategy(api.get_runtime_context().get_node_id(), soft=False)
+    # Trials that send at the same time wait for the disk, not for one another.
+    options = api.remote(Home).options(name=name, num_cpus=0, max_concurrency=8, scheduling_strategy=here)
+    return options.remote(list(runs), list(datasets), data_dir)
+
+
 def slot_map(cpus: float, gpus: float) -> list[Slots]:
     """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room, machine
     by machine."""

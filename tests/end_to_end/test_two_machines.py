@@ -1,9 +1,10 @@
-"""A cluster of two machines that share no disk: the second one is a process with a file system of its own, in which the
-folder of the runs is empty."""
+"""Clusters of machines that share no disk: all but the first are processes with a file system of their own, in which
+the folders of runs, data and cache are empty. `make cluster-test` runs this file."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -12,17 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.cli import anew, searching
-from tests.end_to_end.test_loopback import family
+from tests.end_to_end.test_loopback import command_line, family
 from tests.study_file import journal
 
-#: So many that the second machine gets a trial before the first one has run them all.
-ROUNDS = 150
+#: So many that each machine gets a trial before the others have run them all.
+TRIALS, ROUNDS = 5, 300
 ALONE = ["unshare", "-m", "sh", "-c"]
 
 
@@ -34,14 +35,15 @@ def can_unshare() -> bool:
 
 pytestmark = pytest.mark.skipif(not can_unshare(), reason="needs the right to mount")
 
+HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit 1; shift; done; shift; exec "$@"'
 NODE = "import sys; from ray.scripts.scripts import cli; cli(['start', '--block', '--num-cpus', '1', *sys.argv[1:]])"
 
 
 @contextlib.contextmanager
-def machine(settings: dict[str, str], *words: str, hidden: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A machine of a cluster, which `ray start` starts; it sees nothing in `hidden`."""
+def machine(settings: dict[str, str], *words: str, hidden: Sequence[Path] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """A machine of a cluster, which `ray start` starts; it sees nothing in the folders `hidden`."""
     node = [sys.executable, "-c", NODE, *words, "--disable-usage-stats"]
-    command = node if hidden is None else [*ALONE, 'mount -t tmpfs none "$0" && exec "$@"', str(hidden), *node]
+    command = [*ALONE, HIDE, "sh", *map(str, hidden), "--", *node] if hidden else node
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, env=os.environ | settings, stdout=said, stderr=subprocess.STDOUT)
         try:
@@ -57,48 +59,79 @@ def machine(settings: dict[str, str], *words: str, hidden: Path | None = None) -
             process.wait()
 
 
-def test_a_machine_that_does_not_see_the_run_is_refused(
+def test_trials_of_machines_without_the_runs_come_home(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Three machines, of which the second and the third have an empty disk where runs, data and cache are. The second
+    is killed while it runs a trial, the third joins then. The records are those of a search on one machine."""
     settings = {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(16),
         "RAY_worker_niceness": "0",
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "FEDTUNE_CACHE": str(tmp_path / "cache"),
     }
     # A Ray that other tests of this process share has variables of its own, with which `ray start` joins no cluster.
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         monkeypatch.delenv(name)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "runs").mkdir()
+    hidden = [tmp_path / name for name in ("runs", "data", "cache")]
+    for folder in hidden:
+        folder.mkdir()
+    own = tmp_path / "data" / "own.npz"
+    shutil.copy(toy, own)
+    asked = ("--trials", TRIALS, "--rounds", ROUNDS, "--slots", 2, "--no-confirm", "--scheduler", "none")
     with contextlib.ExitStack() as machines:
         # In one place for sockets each: two machines do not share that either.
-        first, second = (machines.enter_context(tempfile.TemporaryDirectory(prefix="ft", dir="/tmp")) for _ in "12")
-        machines.enter_context(
-            machine(settings, "--head", "--port", "0", "--include-dashboard", "false", "--temp-dir", first)
-        )
-        noted = Path(first) / "ray_current_cluster"
+        places = [machines.enter_context(tempfile.TemporaryDirectory(prefix="ft", dir="/tmp")) for _ in "123"]
+        head = ("--head", "--port", "0", "--include-dashboard", "false", "--temp-dir", places[0])
+        machines.enter_context(machine(settings, *head))
+        noted = Path(places[0]) / "ray_current_cluster"
         address = waited(lambda: noted.read_text().strip() if noted.exists() else "", ".+")
-        machines.enter_context(machine(settings, "--address", address, "--temp-dir", second, hidden=tmp_path / "runs"))
+        second = machines.enter_context(machine(settings, "--address", address, "--temp-dir", places[1], hidden=hidden))
         monkeypatch.setenv("RAY_ADDRESS", address)
         waited(lambda: alive(tmp_path), "2 machines")
-        asked = ("--address", address, "--trials", 4, "--rounds", ROUNDS, "--slots", 2)
-        done = anew(*searching(toy, "lost", *asked), cwd=tmp_path)
-    folder = tmp_path / "runs" / "lost"
-    assert done.returncode == 2, (done.stdout, done.stderr)
-    told = done.stderr.splitlines()[-1]
-    assert re.match(
-        rf"The machine \S+ does not see the run directory {folder}, so what its trials write would be ", told
-    )
-    assert told.endswith(f"no trial was scored by this. Then go on with `fedtune resume {folder}`.")
+        command = [sys.executable, "-m", "fedtune", *map(str, searching(own, "apart", *asked)), "--address", address]
+        said = machines.enter_context((tmp_path / "said").open("w"))
+        search = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=subprocess.STDOUT)
+        waited(lambda: str("are sent home" in (tmp_path / "said").read_text() or search.poll()), "True")
+        for pid in family(second.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        third = machines.enter_context(machine(settings, "--address", address, "--temp-dir", places[2], hidden=hidden))
+        waited(lambda: str(runs_a_trial(third.pid) or search.poll()), "True")
+        code = search.wait(300)
+    assert code == 0, (tmp_path / "said").read_text()
+    done = anew(*searching(own, "alone", *asked), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    apart, alone = (read(tmp_path / "runs" / name) for name in ("apart", "alone"))
+    assert len(apart) == len(alone) == TRIALS
+    for number, (ours, theirs) in enumerate(zip(apart, alone, strict=True)):
+        assert ours.keys() == theirs.keys()
+        for key, value in ours.items():
+            assert value == theirs[key], f"{key} of trial {number}"
+
+
+def runs_a_trial(pid: int) -> bool:
+    return any(command_line(child).startswith("ray::Trial") for child in family(pid))
+
+
+def read(folder: Path) -> list[dict[str, object]]:
+    """What the run holds of each trial, but for times."""
     import optuna
 
     study = optuna.load_study(study_name=None, storage=journal(folder))
-    for trial in study.trials:  # what the machine that sees the run has finished by then is whole
-        rows = folder / f"trials/{trial.number:04d}/rounds.jsonl"
-        assert trial.state.name in ("RUNNING", "COMPLETE")
-        assert trial.state.name == "RUNNING" or len(rows.read_text().splitlines()) == ROUNDS
+    found = []
+    for trial in study.trials:
+        place = folder / f"trials/{trial.number:04d}"
+        of_trial: dict[str, object] = {"state": trial.state, "params": trial.params, "values": trial.values}
+        of_trial |= {f"value of round {round_}": value for round_, value in trial.intermediate_values.items()}
+        of_trial |= {name: (place / name).read_text() for name in ("config.yaml", "partition.json")}
+        for number, line in enumerate((place / "rounds.jsonl").read_text().splitlines()):
+            of_trial |= {f"{key} in row {number}": v for key, v in json.loads(line).items() if "seconds" not in key}
+        found.append(of_trial)
+    return found
 
 
 def alive(cwd: Path) -> str:

@@ -30,6 +30,15 @@ from trainables.data.source import Source
 __all__ = ["Dataset", "Reference", "Shape", "Source", "describe", "is_ready", "load", "names"]
 
 
+#: Data sets of other machines that are in this one's cache: key and title by the name that a run has for them.
+_TAKEN: dict[str, tuple[str, str]] = {}
+
+
+def take(name: str, key: str, title: str) -> None:
+    """From now on that name is, in this process, what the cache has under this key."""
+    _TAKEN[name] = key, title
+
+
 @memoise
 def _sources() -> dict[str, Source]:
     found: dict[str, Source] = {}
@@ -89,6 +98,9 @@ def load(name_or_path: str, data_dir: str | None = None) -> Dataset:
 
     Raises `UserError` with one sentence where the data is unknown, missing, broken or cannot be downloaded or
     cached."""
+    if name_or_path in _TAKEN:
+        key, title = _TAKEN[name_or_path]
+        return cache.opened(key, name_or_path, title)
     if name_or_path in _sources():
         return _registered(_sources()[name_or_path], data_dir)
     asked = own.Reference.read(name_or_path)

@@ -108,24 +108,59 @@ def prepare(folder_key: str, name: str, title: str, read: Callable[[Path], Raw])
 
     `read` gets an empty folder on the cache's disk for its own use, removed afterwards."""
     folder = home() / "prepared" / folder_key
-    if not exists(folder_key):
-        from filelock import FileLock
-
-        with writable():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
-            with writable():
-                stack.enter_context(FileLock(f"{folder}.lock"))
-            if not exists(folder_key):
-                with _scratch(folder) as scratch:
-                    (scratch / "work").mkdir()
-                    raw = read(scratch / "work")
-                    (scratch / "out").mkdir()
-                    _write(raw, scratch / "out")
-                    with writable():
-                        shutil.rmtree(folder, ignore_errors=True)
-                        os.replace(scratch / "out", folder)
+    with _claimed(folder) as is_new:
+        if is_new:
+            with _scratch(folder) as scratch:
+                (scratch / "work").mkdir()
+                raw = read(scratch / "work")
+                (scratch / "out").mkdir()
+                _write(raw, scratch / "out")
+                _put(scratch / "out", folder)
     return _open(folder, name, title)
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[bool]:
+    """Whether the folder of a prepared data set is still to be made, which no other process does meanwhile."""
+    if exists(folder.name):
+        yield False
+        return
+    from filelock import FileLock
+
+    with writable():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        with writable():
+            stack.enter_context(FileLock(f"{folder}.lock"))
+        yield not exists(folder.name)
+
+
+def _put(made: Path, folder: Path) -> None:
+    """Makes `made`, which is complete, the folder of a prepared data set."""
+    with writable():
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(made, folder)
+
+
+def take(folder_key: str, names: Iterable[str], read: Callable[[str], Iterable[bytes]]) -> None:
+    """Makes a data set that was prepared on another machine one of this machine's, under the same key, once: `read`
+    gives the content of each of its files in pieces."""
+    folder = home() / "prepared" / folder_key
+    with _claimed(folder) as is_new:
+        if not is_new:
+            return
+        with _scratch(folder) as scratch:
+            (scratch / "out").mkdir()
+            for name in names:
+                with writable(), (scratch / "out" / Path(name).name).open("wb") as stream:
+                    for piece in read(name):
+                        stream.write(piece)
+            _put(scratch / "out", folder)
+
+
+def opened(folder_key: str, name: str, title: str) -> Dataset:
+    """The data set that has been prepared under this key."""
+    return _open(home() / "prepared" / folder_key, name, title)
 
 
 def _open(folder: Path, name: str, title: str) -> Dataset:

@@ -21,8 +21,9 @@ from search_spaces.errors import EnvironmentFault
 
 #: The libraries that compute inside a trial: another version of one of them may give other numbers.
 COMPUTE = ("fedtune", "numpy", "torch")
-#: Seconds after which a shared disk shows one machine what another has written.
-SHARED = 5.0
+#: Seconds after which a shared disk shows one machine what another has written, and so many where nothing is lost if it
+#: takes longer.
+SHARED, SHARED_SOON = 5.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -33,23 +34,24 @@ class Token:
     path: str
     content: str
 
-    def check(self) -> None:
-        """Raises `EnvironmentFault` where this machine cannot read it."""
-        deadline = time.monotonic() + SHARED
-        while not self._is_there():
-            if time.monotonic() > deadline:
-                raise EnvironmentFault(
-                    f"The machine {socket.gethostname()} does not see the run directory {Path(self.path).parent}, so "
-                    f"what its trials write would be lost. Keep the run directory where all machines of the cluster "
-                    f"see it under the same path (--name), or leave --address out to search on one machine."
-                )
-            time.sleep(0.2)
+    def is_seen(self, within: float) -> bool:
+        """Whether this machine can read it, within so many seconds. A process finds that out once."""
+        if self not in _SEEN:
+            deadline = time.monotonic() + within
+            while not (seen := self._is_there()) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            _SEEN[self] = seen
+        return _SEEN[self]
 
     def _is_there(self) -> bool:
         try:
             return files.read_text(Path(self.path)) == self.content
         except (OSError, UnicodeDecodeError):
             return False
+
+
+#: Whether this process sees a run directory.
+_SEEN: dict[Token, bool] = {}
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,22 @@ class Environment:
     token: Token | None = None
     #: Hashes by name where the run has several data sets.
     datasets: Mapping[str, str] = field(default_factory=dict)
+    #: The name of the actor that writes for machines which do not see the run directory (`trainables.worker.home`).
+    home: str | None = None
+
+    @property
+    def sees_folder(self) -> bool:
+        """Whether this machine sees the run directory."""
+        return self.token is None or self.token.is_seen(SHARED if self.home is None else SHARED_SOON)
 
     def check_folder(self) -> None:
-        """Raises `EnvironmentFault` where this machine does not see the run directory."""
-        if self.token is not None:
-            self.token.check()
+        """Raises `EnvironmentFault` where this machine does not see the run directory, and nothing writes to it for
+        this machine."""
+        if self.token is not None and self.home is None and not self.sees_folder:
+            raise EnvironmentFault(
+                f"The machine {socket.gethostname()} does not see the run directory {Path(self.token.path).parent}, so "
+                "what its trials write would be lost."
+            )
 
     def check_versions(self) -> None:
         """Raises `EnvironmentFault` where this process has other versions than the driver.

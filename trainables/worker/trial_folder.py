@@ -32,7 +32,7 @@ CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
 #: How names of files begin that are written in whole, beside their place first.
-_WRITTEN = (CHECKPOINT, CONFIG, CONFUSION, PARTITION, ROUNDS, "model-", "clients-", kept_images.PREFIX)
+WRITTEN = (CHECKPOINT, CONFIG, CONFUSION, PARTITION, ROUNDS, "model-", "clients-", kept_images.PREFIX)
 
 
 class Resumable(Protocol):
@@ -71,7 +71,7 @@ class TrialFolder:
         up to it. `ended`: the trial had ended, and may have no checkpoint since.
 
         Raises `Damaged` where the folder does not hold what was written to it. Then `simulation` is of no more use."""
-        leftovers.clear(self.path, lambda name: name.startswith(_WRITTEN))
+        leftovers.clear(self.path, lambda name: name.startswith(WRITTEN))
         checkpoint = self.path / CHECKPOINT
         rows: list[Row] = []
         if checkpoint.exists():

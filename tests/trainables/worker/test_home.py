@@ -1,0 +1,198 @@
+"""Trials whose files come home from a machine that does not see the run directory, with the actor called directly."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search_spaces.errors import UserError
+from tests.fedtune.fake import Fake
+from tests.toy import write_toy
+from trainables import data, tune
+from trainables.tune import Ending, Job, Trial
+from trainables.worker import environment, home, trial_folder
+from trainables.worker.environment import Environment, Token
+from trainables.worker.home import Home, Sent
+
+#: As no machine sees this, every trial with it is sent home.
+UNSEEN = Environment(token=Token("/nowhere/.session-1", "random"), home="actor")
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run directory; scratch folders of trials are made in `there`. A checkpoint is written after every round."""
+    monkeypatch.setattr(environment, "SHARED_SOON", 0.0)
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "there"))
+    made = tmp_path / "run"
+    for number in ("0000", "0001"):
+        (made / "trials" / number).mkdir(parents=True)
+    actor = Home([str(made)], [], None)
+    monkeypatch.setattr(tune, "_ask", lambda name, what, *given: getattr(actor, what)(*given))
+    return made
+
+
+def job(folder: Path, **changes: Any) -> Job:
+    values = {"rounds": 4, "alpha": 0.3, "lambda": 0.7}
+    made = Job(0, str(folder), "fedavg", values, (0, 1), ("val_global_accuracy",), (1,), Never(), simulate=Fake)
+    return dataclasses.replace(made, **changes)
+
+
+class Never:
+    def stops(self, round_: int, curve: Any) -> bool:
+        return False
+
+
+def run(trial: Trial) -> Ending:
+    while not (result := trial.step())["done"]:
+        pass
+    ending: Ending = result["ending"]
+    return ending
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "checkpoint"}
+
+
+def untimed(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("seconds")} for row in rows]
+
+
+@pytest.mark.parametrize("lost_after", [None, 1, 3])
+def test_home_holds_what_a_trial_there_would_have_left(
+    run_folder: Path, tmp_path: Path, lost_after: int | None
+) -> None:
+    """Also where its machine is lost in between, and the next one begins with what is at home."""
+    whole = run(Trial({"job": job(tmp_path / "whole")}))
+    place = run_folder / "trials" / "0000"
+    first = Trial({"job": job(place, environment=UNSEEN)})
+    note = first.step()["note"]
+    assert note.endswith("does not see the run directory; rounds and checkpoints of its trials are sent home.")
+    if lost_after is not None:
+        for _ in range(lost_after - 1):
+            first.step()
+        assert (place / "rounds.jsonl").read_bytes().count(b"\n") == 2 * lost_after
+        second = Trial({"job": job(place, environment=UNSEEN)})
+        late = first.step()["ending"]  # the first machine was not dead, only out of reach
+        assert late.stop_reason == "interrupted" and "another process writes this trial" in str(late.error)
+        assert (place / "rounds.jsonl").read_bytes().count(b"\n") == 2 * lost_after
+    assert run(second if lost_after else first).curve == whole.curve
+    assert content(place) == content(tmp_path / "whole")
+    assert (place / "checkpoint").stat().st_size == (tmp_path / "whole" / "checkpoint").stat().st_size
+    assert run(Trial({"job": job(place)})).curve == whole.curve  # the checkpoint can be read, here too
+    assert not list((tmp_path / "there").iterdir()), "no copy is left on the other machine"
+
+
+def test_models_come_home(run_folder: Path, tmp_path: Path) -> None:
+    data_set = str(write_toy(tmp_path))
+    values = {"dataset": data_set, "rounds": 2, "clients": 3, "local_steps": 1, "model": "lenet5", "partition": "iid"}
+    kept = {"values": values, "simulate": None, "keep_models": True, "seeds": (0,)}
+    place = run_folder / "trials" / "0000"
+    assert run(Trial({"job": job(tmp_path / "whole", **kept)})).stop_reason == "completed"
+    assert run(Trial({"job": job(place, environment=UNSEEN, **kept)})).stop_reason == "completed"
+    assert "model-0.safetensors" in content(place) and content(place).keys() == content(tmp_path / "whole").keys()
+    for name in ("model-0.safetensors", "partition.json", "confusion.json"):
+        assert (place / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert untimed(place) == untimed(tmp_path / "whole")
+
+
+def test_damaged_files_at_home_start_a_trial_again(run_folder: Path, tmp_path: Path) -> None:
+    place = run_folder / "trials" / "0000"
+    whole = run(Trial({"job": job(place, environment=UNSEEN)}))
+    (place / "checkpoint").write_bytes(b"torn")
+    (place / "images-0-0001.npz").write_bytes(b"")
+    again = Trial({"job": job(place, environment=UNSEEN)})
+    assert again.step()["note"].startswith("Trial 0 starts again from round 0, as its checkpoint is damaged")
+    assert run(again).curve == whole.curve and (place / "checkpoint").stat().st_size > 4
+
+
+def test_a_disk_that_is_full_at_home_interrupts(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial({"job": job(run_folder / "trials" / "0000", environment=UNSEEN)})
+    trial.step()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(home, "_extend", full)
+    ending = trial.step()["ending"]
+    assert ending.stop_reason == "interrupted"
+    assert "No space left on device" in str(ending.error)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("run/trials/0000", "../0001/rounds.jsonl"),
+        ("run/trials/0000", "config.yml"),
+        ("run/trials/0002", "rounds.jsonl"),
+        ("run/trials/..", "rounds.jsonl"),
+        ("run", "rounds.jsonl"),
+        ("other/trials/0000", "rounds.jsonl"),
+        ("run/trials/0001", "rounds.jsonl"),
+    ],
+)
+def test_home_writes_to_folders_of_its_trials_alone(tmp_path: Path, folder: str, name: str) -> None:
+    for place in ("run/trials/0000", "other/trials/0000"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "run/trials/0001").symlink_to(tmp_path / "other")
+    actor = Home([str(tmp_path / "run")], [], None)
+    with pytest.raises(OSError):
+        actor.write(str(tmp_path / folder), actor.release(str(tmp_path / folder)), [Sent(name, None, b"x")])
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_lines_are_put_behind_those_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "trials/0000").mkdir(parents=True)
+    place, actor = tmp_path / "trials/0000", Home([str(tmp_path)], [], None)
+    holder, held = actor.begin(str(place))
+    assert held == {}
+    for sent in (Sent("rounds.jsonl", None, b"one\n"), *[Sent("rounds.jsonl", 4, b"two\n")] * 2):
+        actor.write(str(place), holder, [sent])
+    assert (place / "rounds.jsonl").read_bytes() == b"one\ntwo\n"
+    with pytest.raises(OSError, match="lines before these are missing"):
+        actor.write(str(place), holder, [Sent("rounds.jsonl", 9, b"four\n")])
+    actor.write(str(place), holder, [Sent("rounds.jsonl", None, None)])
+    assert not (place / "rounds.jsonl").exists()
+
+
+def test_a_data_set_that_a_machine_lacks_is_sent_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "PIECE", 1000)
+    monkeypatch.setattr(data, "_TAKEN", {})
+    at_home = write_toy(tmp_path)
+    hidden, asked = tmp_path / "hidden", list[str]()
+    actor = Home([], [str(at_home)], None)
+    expected = data.load(str(at_home))
+
+    def ask(what: str, *given: Any) -> Any:
+        """The actor has the file and another cache."""
+        asked.append(what)
+        with monkeypatch.context() as there:
+            there.setenv("FEDTUNE_CACHE", str(tmp_path / "cache of home"))
+            hidden.rename(at_home)
+            try:
+                return getattr(actor, what)(*given)
+            finally:
+                at_home.rename(hidden)
+
+    at_home.rename(hidden)
+    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache here"))
+    home.bring(ask, str(at_home), None)
+    found = data.load(str(at_home))
+    assert found.hash == expected.hash and found.train_x.tobytes() == expected.train_x.tobytes()
+    assert (found.title, found.class_names, found.kind) == (expected.title, expected.class_names, expected.kind)
+    assert asked[0] == "dataset" and asked.count("piece") > 4
+    monkeypatch.setattr(data, "_TAKEN", {})  # another process of the machine
+    home.bring(ask, str(at_home), None)
+    assert asked[-1] == "dataset" and asked.count("dataset") == 2, "its pieces are there already"
+    with pytest.raises(UserError, match=r"The run has no data set '/etc/passwd'"):
+        home.bring(ask, "/etc/passwd", None)

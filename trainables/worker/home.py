@@ -1,0 +1,239 @@
+"""Trials on machines that do not see the run directory: their files come home through Ray as they are written.
+
+Such a trial writes to a folder of its own machine, as any trial does to its folder, and whatever it has written is sent
+to an actor on the driver's machine, which writes it to the run directory: new lines of the rounds and of the log at
+their ends, all other files whole, the checkpoint last. So what is at home is at any moment what a trial that was killed
+there would have left. A trial that goes on begins with the files that are at home. Its data set comes from home too
+where the machine lacks it, once per machine and content.
+
+Rounds are sent as they end. A checkpoint is as seldom as sending and writing it need for at most `CHECKPOINT_SHARE` of
+the time, which is the bound for the bandwidth of one trial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from search_spaces import files, run_folder
+from search_spaces.errors import UserError
+from search_spaces.run_folder import CHECKPOINT, LOG, ROUNDS
+from trainables import data
+from trainables.data import cache
+from trainables.worker.rounds_jsonl import Damaged
+from trainables.worker.trial_folder import WRITTEN, Resumable, TrialFolder
+
+#: Calls a method of the actor by its name, and returns what it returns. Raises what it raises, and `OSError` where the
+#: actor cannot be reached.
+Ask = Callable[..., Any]
+#: Files that grow at their ends.
+GROWING = (ROUNDS, LOG)
+#: What a trial writes and never reads.
+_ONE_WAY = ("model-", "clients-")
+#: Bytes of a data set that are sent at a time.
+PIECE = 1 << 24
+
+
+class Sent(NamedTuple):
+    """What became of a file of a trial's folder."""
+
+    name: str
+    #: The bytes before this one are there already; None for a whole file.
+    after: int | None
+    #: None where the file was removed.
+    content: bytes | None
+
+
+class Home:
+    """An actor on the driver's machine: reads and writes the trials' folders of `runs`, and gives data sets.
+
+    runs: run directories; datasets: the data sets of their trials, by the names that these have there. Nothing else on
+    that machine is read or written."""
+
+    def __init__(self, runs: Sequence[str], datasets: Sequence[str], data_dir: str | None) -> None:
+        self._runs, self._datasets, self._data_dir = set(runs), set(datasets), data_dir
+        self._holders: dict[str, int] = {}
+        self._changing = threading.Lock()
+
+    def begin(self, folder: str) -> tuple[int, dict[str, bytes]]:
+        """What is in a trial's folder but its models, by name; from now on only the holder of this number may write to
+        it. Raises `OSError`."""
+        place = self._place(folder)
+        held = {
+            path.name: files.read_bytes(path)
+            for path in sorted(place.iterdir())
+            if path.name.startswith(WRITTEN) and not path.name.startswith(_ONE_WAY) or path.name in GROWING
+        }
+        return self.release(folder), held
+
+    def release(self, folder: str) -> int:
+        """Lets nobody write to a trial's folder who did so far; the number of the next one who may."""
+        with self._changing:
+            self._holders[folder] = self._holders.get(folder, 0) + 1
+            return self._holders[folder]
+
+    def write(self, folder: str, holder: int, sent: Sequence[Sent]) -> None:
+        """Writes what was sent, in its order. Raises `OSError` where the disk refuses, or another process writes."""
+        place = self._place(folder)
+        for name, after, content in sent:
+            if self._holders.get(folder) != holder:
+                raise OSError(errno.EBUSY, "another process writes this trial", folder)
+            if Path(name).name != name or not (name.startswith(WRITTEN) or name in GROWING):
+                raise OSError(errno.EACCES, "a trial has no such file", f"{folder}/{name}")
+            if content is None:
+                (place / name).unlink(missing_ok=True)
+            elif after is None:
+                files.replace(place / name, content, durable=name == CHECKPOINT)
+            else:
+                _extend(place / name, after, content)
+
+    def dataset(self, name: str) -> tuple[str, str, dict[str, int]]:
+        """A prepared data set: its key, its title and the lengths of its files. Raises `UserError` where it is none of
+        the runs', or cannot be had here either."""
+        folder, title = self._prepared(name)
+        return folder.name, title, {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+    def piece(self, name: str, file: str, after: int) -> bytes:
+        """Up to `PIECE` bytes of a file of a prepared data set."""
+        folder, _ = self._prepared(name)
+        if Path(file).name != file:
+            raise UserError(f"A prepared data set has no file {file!r}.")
+        with (folder / file).open("rb") as stream:
+            stream.seek(after)
+            return stream.read(PIECE)
+
+    def _prepared(self, name: str) -> tuple[Path, str]:
+        if name not in self._datasets:
+            raise UserError(f"The run has no data set {name!r}.")
+        found = data.load(name, self._data_dir)
+        assert isinstance(found.train_x, np.memmap)  # as in every data set of the cache
+        return Path(str(found.train_x.filename)).parent, found.title
+
+    def _place(self, folder: str) -> Path:
+        path = Path(folder)
+        is_trial = path.name.isascii() and path.name.isdigit() and path.parent.name == run_folder.TRIALS
+        if not is_trial or str(path.parent.parent) not in self._runs:
+            raise OSError(errno.EACCES, "no trial of this run has this folder", folder)
+        files.check_folder(path)
+        return path
+
+
+def _extend(path: Path, after: int, content: bytes) -> None:
+    """Puts `content` behind the first bytes of a file, in place of whatever is there. Sending it twice is no harm."""
+    with os.fdopen(files.open_plain(path, os.O_WRONLY | os.O_CREAT), "wb") as file:
+        if file.seek(0, os.SEEK_END) < after:
+            raise OSError(errno.EIO, "lines before these are missing", str(path))
+        file.seek(after)
+        file.write(content)
+        file.truncate()
+
+
+class SentFolder(TrialFolder):
+    """The folder of a trial on a machine that does not see it: a folder here, which is kept equal to that at home until
+    `close`. ask: the actor; folder: where the trial's folder is there.
+
+    Raises `OSError` where either folder refuses, or home cannot be reached."""
+
+    def __init__(self, ask: Ask, folder: str) -> None:
+        self._ask, self._folder = ask, folder
+        self._holder, held = ask("begin", folder)
+        place = Path(tempfile.mkdtemp(prefix="fedtune-trial-"))
+        for name, content in held.items():
+            files.replace(place / name, content)
+        #: What is at home: by name which file here it was when it was sent, and its length.
+        self._sent = {name: _state(place / name) for name in held}
+        super().__init__(place)
+
+    def close(self) -> None:
+        super().close()
+        with contextlib.suppress(OSError):
+            self.send()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def resume(self, simulation: Resumable, seeds: Sequence[int], *, ended: bool = False) -> Any:
+        rows = super().resume(simulation, seeds, ended=ended)
+        self.send()
+        return rows
+
+    def start_over(self, why: Damaged) -> None:
+        super().start_over(why)
+        self.send()
+
+    def append(self, rows: Any) -> None:
+        super().append(rows)
+        self.send()
+
+    def save_checkpoint(self, simulation: Resumable, *, last: bool) -> None:
+        saved_at = self._saved_at
+        super().save_checkpoint(simulation, last=last)
+        if self._saved_at != saved_at:
+            started = time.monotonic()
+            self.send()
+            self._saved_at = time.monotonic()
+            self._save_cost += self._saved_at - started
+
+    def send(self) -> None:
+        """Sends home whatever is not there yet."""
+        here = {
+            path.name: _state(path)
+            for path in self.path.iterdir()
+            if path.name.startswith(WRITTEN) or path.name in GROWING
+        }
+        sent = [Sent(name, None, None) for name in self._sent.keys() - here.keys() if not name.startswith(_ONE_WAY)]
+        # The checkpoint last: what it contains is at home before it is.
+        names = sorted(here, key=lambda name: (name == CHECKPOINT, name))
+        sent += [self._change(name, here[name][1]) for name in names if here[name] != self._sent.get(name)]
+        if sent:
+            self._ask("write", self._folder, self._holder, sent)
+            self._sent = here
+
+    def _change(self, name: str, length: int) -> Sent:
+        """The new part of a growing file whose beginning was sent, or a whole file."""
+        file, before, _ = self._sent.get(name, (None, 0, 0))
+        content = files.read_bytes(self.path / name)[:length]
+        if name in GROWING and file == (self.path / name).stat().st_ino and length >= before:
+            return Sent(name, before, content[before:])
+        return Sent(name, None, content)
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """Which file it is (another one once it was replaced), its length, and when it was written."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def bring(ask: Ask, name: str, data_dir: str | None) -> None:
+    """Makes a data set that this machine lacks one that it has. Raises `UserError` where home lacks it too."""
+    if _is_here(name, data_dir):
+        return
+    key, title, lengths = ask("dataset", name)
+    cache.take(key, lengths, lambda file: _pieces(ask, name, file, lengths[file]))
+    data.take(name, key, title)
+
+
+def _is_here(name: str, data_dir: str | None) -> bool:
+    if name in data.names() and not data.is_ready(name) and data_dir is None:
+        return False  # it could be downloaded; home has it
+    try:
+        data.load(name, data_dir)
+    except UserError:
+        return False
+    return True
+
+
+def _pieces(ask: Ask, name: str, file: str, length: int) -> Iterator[bytes]:
+    done = 0
+    while done < length:
+        content = ask("piece", name, file, done)
+        done += len(content)
+        yield content
