@@ -112,6 +112,8 @@ PARTITION = "partition.json"
 CONFUSION = "confusion.json"
 ROUNDS = "rounds.jsonl"
 CHECKPOINT = "checkpoint"
+#: What a checkpoint holds in place of a state once its trial has ended and cannot go on.
+OVER = b"ended\n"
 LOG = "log.txt"
 REPORT = "report.html"
 LOCK = "driver.lock"

@@ -183,7 +183,9 @@ def _ask(actor: str, what: str, *given: Any) -> Any:
     try:
         return ray.get(getattr(ray.get_actor(actor), what).remote(*given))
     except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
+        if isinstance(error.cause, (OSError, UserError)):
+            raise error.cause from None
+        raise OSError(errno.EIO, f"the machine of the run directory failed ({error.cause})") from error
     except (ValueError, ray.exceptions.RayError) as error:
         raise OSError(errno.EHOSTUNREACH, "the machine of the run directory cannot be reached through Ray") from error
 

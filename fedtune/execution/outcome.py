@@ -19,10 +19,11 @@ from analysis.reproduce.folder import ReproductionRecord
 from fedtune.decisions.history import Part
 from fedtune.decisions.race import unfinished
 from fedtune.record.journal import StudyFile
-from search_spaces import run_folder
+from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 from trainables.worker import rounds_jsonl
+from trainables.worker.trial_folder import has_ended
 from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:
@@ -173,12 +174,14 @@ def rounds_of_values(values: Mapping[str, Value], e: Experiment) -> str | None:
 
 
 def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
-    """Removes the checkpoint of a trial that has ended, as the study says, unless `fedtune extend --rounds` may let it
-    go on: it may hold the models of all clients. Whoever needs the rounds once more has to run them again."""
+    """Empties the checkpoint of a trial that has ended, as the study says, unless `fedtune extend --rounds` may let it
+    go on: it may hold the models of all clients. Whoever needs the rounds once more has to run them again. That it has
+    ended stays there: Ray may begin a trial in a second process, which must not run it anew."""
     if trial.state.name == "COMPLETE" and rounds_of_run(part.folder, part.experiment) is None:
         values = {**part.experiment.values, **part.space.values(trial.params)}
         if rounds_of_values(values, part.experiment) is None:
             return
     folder = part.folder / run_folder.trial_folder(trial.number)
-    if trial.state.is_finished() and not folder.is_symlink():
-        (folder / run_folder.CHECKPOINT).unlink(missing_ok=True)
+    checkpoint = folder / run_folder.CHECKPOINT
+    if trial.state.is_finished() and not folder.is_symlink() and checkpoint.exists() and not has_ended(folder):
+        files.replace(checkpoint, run_folder.OVER)

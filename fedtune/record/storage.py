@@ -63,9 +63,16 @@ def check_uri(uri: str | None, problems: list[str]) -> None:
     if not is_uri(uri) and not uri.startswith("/"):
         problems.append(sentence("storage", "a URI or an absolute path", uri, "--storage", _FIX))
         return
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        problems.append(sentence("storage", f"a URI that can be read ({error})", uri, "--storage", _FIX))
+        return
     strange = [key for key, _ in parse_qsl(parts.query, keep_blank_values=True) if key not in _QUERY]
-    if parts.password is not None or (parts.username is not None and parts.scheme in ("s3", "gs", "gcs")) or strange:
+    user = parts.username is not None and parts.scheme in ("s3", "gs", "gcs")
+    # Behind the first scheme of several (a::b://) and in an address within the query there may be one too.
+    hidden = "::" in uri or re.search(r"//[^/]*:[^/]*@", uri) is not None
+    if user or hidden or strange:
         problems.append(
             "The URI of a storage must hold no user, password or key, as commands are recorded (--storage); behind a ? "
             f"it may say {', '.join(_QUERY)}. Give credentials in the environment, such as AWS_ACCESS_KEY_ID."

@@ -152,8 +152,11 @@ def take(folder_key: str, names: Iterable[str], read: Callable[[str], Iterable[b
         with _scratch(folder) as scratch:
             (scratch / "out").mkdir()
             for name in names:
-                with writable(), (scratch / "out" / Path(name).name).open("wb") as stream:
-                    for piece in read(name):
+                place = scratch / "out" / Path(name).name
+                with writable():
+                    place.touch()
+                for piece in read(name):  # may raise what is no fault of this disk
+                    with writable(), place.open("ab") as stream:
                         stream.write(piece)
             _put(scratch / "out", folder)
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,13 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from search_spaces import files, run_folder
-from search_spaces.errors import UserError
+from search_spaces import files, leftovers, run_folder
+from search_spaces.errors import EnvironmentFault, UserError
 from search_spaces.run_folder import CHECKPOINT, LOG, ROUNDS
 from trainables import data
 from trainables.data import cache
 from trainables.worker.rounds_jsonl import Damaged
-from trainables.worker.trial_folder import WRITTEN, Resumable, TrialFolder
+from trainables.worker.trial_folder import LOCK_SECONDS, WRITTEN, Resumable, TrialFolder
 
 #: Calls a method of the actor by its name, and returns what it returns. Raises what it raises, and `OSError` where the
 #: actor cannot be reached.
@@ -63,61 +61,73 @@ class Home:
     def __init__(self, runs: Sequence[str], datasets: Sequence[str], data_dir: str | None) -> None:
         self._runs, self._datasets, self._data_dir = set(runs), set(datasets), data_dir
         self._holders: dict[str, int] = {}
+        self._begun = 0
+        #: By folder: held while one of its files is written, so that nobody begins in between.
+        self._writing: dict[str, threading.Lock] = {}
+        #: Folders of the data sets that were asked for, by their keys.
+        self._prepared: dict[str, Path] = {}
         self._changing = threading.Lock()
 
-    def begin(self, folder: str) -> tuple[int, dict[str, bytes]]:
-        """What is in a trial's folder but its models, by name; from now on only the holder of this number may write to
-        it. Raises `OSError`."""
+    def begin(self, folder: str) -> tuple[int, dict[str, bytes]] | None:
+        """What is in a trial's folder but its models, by name; until `release` only the holder of this number may write
+        to it. None while there is another holder. Raises `OSError`."""
         place = self._place(folder)
-        held = {
+        with self._changing:
+            if folder in self._holders:
+                return None
+            self._begun += 1
+            holder = self._holders[folder] = self._begun
+            self._writing.setdefault(folder, threading.Lock())
+        with self._writing[folder]:  # who wrote until now has written its file
+            return holder, self._held(place)
+
+    def _held(self, place: Path) -> dict[str, bytes]:
+        return {
             path.name: files.read_bytes(path)
             for path in sorted(place.iterdir())
             if path.name.startswith(WRITTEN) and not path.name.startswith(_ONE_WAY) or path.name in GROWING
         }
-        return self.release(folder), held
 
-    def release(self, folder: str) -> int:
-        """Lets nobody write to a trial's folder who did so far; the number of the next one who may."""
+    def release(self, folder: str, holder: int | None = None) -> None:
+        """Lets this holder of a trial's folder, or whoever holds it, write to it no more."""
         with self._changing:
-            self._holders[folder] = self._holders.get(folder, 0) + 1
-            return self._holders[folder]
+            if holder in (None, self._holders.get(folder)):
+                self._holders.pop(folder, None)
 
     def write(self, folder: str, holder: int, sent: Sequence[Sent]) -> None:
         """Writes what was sent, in its order. Raises `OSError` where the disk refuses, or another process writes."""
         place = self._place(folder)
         for name, after, content in sent:
-            if self._holders.get(folder) != holder:
-                raise OSError(errno.EBUSY, "another process writes this trial", folder)
-            if Path(name).name != name or not (name.startswith(WRITTEN) or name in GROWING):
-                raise OSError(errno.EACCES, "a trial has no such file", f"{folder}/{name}")
-            if content is None:
-                (place / name).unlink(missing_ok=True)
-            elif after is None:
-                files.replace(place / name, content, durable=name == CHECKPOINT)
-            else:
-                _extend(place / name, after, content)
+            with self._writing.get(folder, self._changing):
+                if self._holders.get(folder) != holder:
+                    raise OSError(errno.EBUSY, "another process writes this trial", folder)
+                if Path(name).name != name or not (name.startswith(WRITTEN) or name in GROWING):
+                    raise OSError(errno.EACCES, "a trial has no such file", f"{folder}/{name}")
+                if content is None:
+                    (place / name).unlink(missing_ok=True)
+                elif after is None:
+                    files.replace(place / name, content, durable=name == CHECKPOINT)
+                else:
+                    _extend(place / name, after, content)
 
     def dataset(self, name: str) -> tuple[str, str, dict[str, int]]:
         """A prepared data set: its key, its title and the lengths of its files. Raises `UserError` where it is none of
         the runs', or cannot be had here either."""
-        folder, title = self._prepared(name)
-        return folder.name, title, {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-
-    def piece(self, name: str, file: str, after: int) -> bytes:
-        """Up to `PIECE` bytes of a file of a prepared data set."""
-        folder, _ = self._prepared(name)
-        if Path(file).name != file:
-            raise UserError(f"A prepared data set has no file {file!r}.")
-        with (folder / file).open("rb") as stream:
-            stream.seek(after)
-            return stream.read(PIECE)
-
-    def _prepared(self, name: str) -> tuple[Path, str]:
         if name not in self._datasets:
             raise UserError(f"The run has no data set {name!r}.")
         found = data.load(name, self._data_dir)
         assert isinstance(found.train_x, np.memmap)  # as in every data set of the cache
-        return Path(str(found.train_x.filename)).parent, found.title
+        folder = Path(str(found.train_x.filename)).parent
+        self._prepared[folder.name] = folder
+        return folder.name, found.title, {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+    def piece(self, key: str, file: str, after: int) -> bytes:
+        """Up to `PIECE` bytes of a file of a data set that was asked for."""
+        if key not in self._prepared or Path(file).name != file:
+            raise OSError(errno.EACCES, "no data set of this run has this file", f"{key}/{file}")
+        with (self._prepared[key] / file).open("rb") as stream:
+            stream.seek(after)
+            return stream.read(PIECE)
 
     def _place(self, folder: str) -> Path:
         path = Path(folder)
@@ -146,19 +156,22 @@ class SentFolder(TrialFolder):
 
     def __init__(self, ask: Ask, folder: str) -> None:
         self._ask, self._folder = ask, folder
-        self._holder, held = ask("begin", folder)
-        place = Path(tempfile.mkdtemp(prefix="fedtune-trial-"))
-        for name, content in held.items():
-            files.replace(place / name, content)
-        #: What is at home: by name which file here it was when it was sent, and its length.
-        self._sent = {name: _state(place / name) for name in held}
-        super().__init__(place)
+        with contextlib.ExitStack() as left:
+            self._holder, held = _begun(ask, folder)
+            left.callback(ask, "release", folder, self._holder)
+            # Those of processes that were killed are removed before.
+            place, _ = left.enter_context(leftovers.temporary_folder("fedtune-trial"))
+            for name, content in held.items():
+                files.replace(place / name, content)
+            #: What is at home: by name which file here it was when it was sent, and its length.
+            self._sent = {name: _state(place / name) for name in held}
+            super().__init__(place)
+            self._left = left.pop_all()
 
     def close(self) -> None:
-        super().close()
-        with contextlib.suppress(OSError):
-            self.send()
-        shutil.rmtree(self.path, ignore_errors=True)
+        for end in (super().close, self.send, self._left.close):
+            with contextlib.suppress(OSError):  # what is not at home by now is computed again
+                end()
 
     def resume(self, simulation: Resumable, seeds: Sequence[int], *, ended: bool = False) -> Any:
         rows = super().resume(simulation, seeds, ended=ended)
@@ -206,6 +219,17 @@ class SentFolder(TrialFolder):
         return Sent(name, None, content)
 
 
+def _begun(ask: Ask, folder: str) -> tuple[int, dict[str, bytes]]:
+    """Begins a trial, as soon as no other process holds its folder."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while (found := ask("begin", folder)) is None:
+        if time.monotonic() > deadline:
+            raise OSError(errno.EBUSY, "another process still writes this trial", folder)
+        time.sleep(0.2)
+    begun: tuple[int, dict[str, bytes]] = found
+    return begun
+
+
 def _state(path: Path) -> tuple[int, int, int]:
     """Which file it is (another one once it was replaced), its length, and when it was written."""
     found = path.stat()
@@ -213,11 +237,15 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 
 def bring(ask: Ask, name: str, data_dir: str | None) -> None:
-    """Makes a data set that this machine lacks one that it has. Raises `UserError` where home lacks it too."""
+    """Makes a data set that this machine lacks one that it has. Raises `EnvironmentFault` where home lacks it too, or
+    this machine has no place for it."""
     if _is_here(name, data_dir):
         return
-    key, title, lengths = ask("dataset", name)
-    cache.take(key, lengths, lambda file: _pieces(ask, name, file, lengths[file]))
+    try:
+        key, title, lengths = ask("dataset", name)
+        cache.take(key, lengths, lambda file: _pieces(ask, key, file, lengths[file]))
+    except UserError as error:
+        raise EnvironmentFault(*error.problems) from error
     data.take(name, key, title)
 
 
@@ -231,9 +259,10 @@ def _is_here(name: str, data_dir: str | None) -> bool:
     return True
 
 
-def _pieces(ask: Ask, name: str, file: str, length: int) -> Iterator[bytes]:
+def _pieces(ask: Ask, key: str, file: str, length: int) -> Iterator[bytes]:
     done = 0
     while done < length:
-        content = ask("piece", name, file, done)
+        if not (content := ask("piece", key, file, done)):
+            raise OSError(errno.EIO, "it is shorter at home than it was", f"{key}/{file}")
         done += len(content)
         yield content

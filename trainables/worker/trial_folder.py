@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces import files, kept_images, leftovers
-from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, PARTITION, ROUNDS
+from search_spaces.errors import EnvironmentFault
+from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, OVER, PARTITION, ROUNDS
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
@@ -48,6 +49,14 @@ class Resumable(Protocol):
     def partition(self) -> Mapping[str, Any]: ...
 
 
+def has_ended(folder: Path) -> bool:
+    """Whether a trial's checkpoint says that the trial has ended and cannot go on."""
+    try:
+        return (folder / CHECKPOINT).stat().st_size == len(OVER) and files.read_bytes(folder / CHECKPOINT) == OVER
+    except FileNotFoundError:
+        return False
+
+
 class TrialFolder:
     """The folder at `path`, made where there is none, and held until `close`.
 
@@ -68,13 +77,17 @@ class TrialFolder:
 
     def resume(self, simulation: Resumable, seeds: Sequence[int], *, ended: bool = False) -> list[Row]:
         """Puts `simulation` where the folder's checkpoint stands, if there is one, and returns the rows of the rounds
-        up to it. `ended`: the trial had ended, and may have no checkpoint since.
+        up to it. `ended`: the trial had ended and is to be computed again.
 
-        Raises `Damaged` where the folder does not hold what was written to it. Then `simulation` is of no more use."""
+        Raises `Damaged` where the folder does not hold what was written to it; then `simulation` is of no more use. And
+        `EnvironmentFault` where the trial has ended meanwhile, in another process."""
         leftovers.clear(self.path, lambda name: name.startswith(WRITTEN))
         checkpoint = self.path / CHECKPOINT
         rows: list[Row] = []
-        if checkpoint.exists():
+        over = has_ended(self.path)
+        if over and not ended:
+            raise EnvironmentFault("The trial has ended already, in another process.")
+        if checkpoint.exists() and not over:
             self._check_partition(simulation)
             _load(simulation, checkpoint)
             rows = rounds_jsonl.first_rows(self.path / ROUNDS, simulation.round, seeds)

@@ -260,6 +260,9 @@ def test_what_a_mirror_lacks_is_said_with_exit_code_3_and_sent_where_the_command
         ("mirror", "storage must be a URI or an absolute path, got 'mirror'"),
         ("s3://mine:secret@bucket/run", "must hold no user, password or key"),
         ("s3://mine@bucket/run", "must hold no user, password or key"),
+        ("simplecache::s3://mine:secret@bucket/run", "must hold no user, password or key"),
+        ("s3://bucket/run?endpoint_override=http://mine:secret@host", "must hold no user, password or key"),
+        ("s3://[bad/run", "storage must be a URI that can be read (Invalid IPv6 URL)"),
         ("abfs://box@account.dfs.core.windows.net/run?account_key=secret", "must hold no user, password or key"),
     ],
 )

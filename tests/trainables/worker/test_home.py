@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from search_spaces.errors import UserError
+from search_spaces.errors import EnvironmentFault
+from search_spaces.run_folder import OVER
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
 from trainables import data, tune
@@ -82,6 +83,7 @@ def test_home_holds_what_a_trial_there_would_have_left(
         for _ in range(lost_after - 1):
             first.step()
         assert (place / "rounds.jsonl").read_bytes().count(b"\n") == 2 * lost_after
+        tune._ask("actor", "release", str(place))  # as the driver does that takes the first machine for lost
         second = Trial({"job": job(place, environment=UNSEEN)})
         late = first.step()["ending"]  # the first machine was not dead, only out of reach
         assert late.stop_reason == "interrupted" and "another process writes this trial" in str(late.error)
@@ -104,6 +106,28 @@ def test_models_come_home(run_folder: Path, tmp_path: Path) -> None:
     for name in ("model-0.safetensors", "partition.json", "confusion.json"):
         assert (place / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert untimed(place) == untimed(tmp_path / "whole")
+
+
+def test_a_second_process_of_a_trial_waits_and_runs_nothing_anew(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray may begin a trial in two processes, of which the second one comes to it when the first one has ended."""
+    monkeypatch.setattr(home, "LOCK_SECONDS", 0.0)
+    place = run_folder / "trials" / "0000"
+    first = Trial({"job": job(place, environment=UNSEEN)})
+    beside = Trial({"job": job(place, environment=UNSEEN)}).step()["ending"]
+    assert beside.stop_reason == "interrupted" and "another process still writes this trial" in str(beside.error)
+    run(first)
+    (place / "checkpoint").write_bytes(OVER)
+    before = content(place)
+    for where in (UNSEEN, Environment()):
+        late = Trial({"job": job(place, environment=where)}).step()["ending"]
+        assert late.stop_reason == "interrupted" and "The trial has ended already" in str(late.error)
+        assert {name: text for name, text in content(place).items() if name != "log.txt"} == {
+            name: text for name, text in before.items() if name != "log.txt"
+        }
+    again = run(Trial({"job": job(place, environment=UNSEEN, ended=True)}))  # its rows are damaged
+    assert again.stop_reason == "completed" and content(place)["rounds.jsonl"] == before["rounds.jsonl"]
 
 
 def test_damaged_files_at_home_start_a_trial_again(run_folder: Path, tmp_path: Path) -> None:
@@ -147,15 +171,18 @@ def test_home_writes_to_folders_of_its_trials_alone(tmp_path: Path, folder: str,
     (tmp_path / "run/trials/0001").symlink_to(tmp_path / "other")
     actor = Home([str(tmp_path / "run")], [], None)
     with pytest.raises(OSError):
-        actor.write(str(tmp_path / folder), actor.release(str(tmp_path / folder)), [Sent(name, None, b"x")])
+        begun = actor.begin(str(tmp_path / folder))
+        assert begun is not None
+        actor.write(str(tmp_path / folder), begun[0], [Sent(name, None, b"x")])
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_lines_are_put_behind_those_that_are_there(tmp_path: Path) -> None:
     (tmp_path / "trials/0000").mkdir(parents=True)
     place, actor = tmp_path / "trials/0000", Home([str(tmp_path)], [], None)
-    holder, held = actor.begin(str(place))
-    assert held == {}
+    begun = actor.begin(str(place))
+    assert begun is not None and begun[1] == {}
+    holder = begun[0]
     for sent in (Sent("rounds.jsonl", None, b"one\n"), *[Sent("rounds.jsonl", 4, b"two\n")] * 2):
         actor.write(str(place), holder, [sent])
     assert (place / "rounds.jsonl").read_bytes() == b"one\ntwo\n"
@@ -194,5 +221,27 @@ def test_a_data_set_that_a_machine_lacks_is_sent_once(tmp_path: Path, monkeypatc
     monkeypatch.setattr(data, "_TAKEN", {})  # another process of the machine
     home.bring(ask, str(at_home), None)
     assert asked[-1] == "dataset" and asked.count("dataset") == 2, "its pieces are there already"
-    with pytest.raises(UserError, match=r"The run has no data set '/etc/passwd'"):
+    with pytest.raises(EnvironmentFault, match=r"The run has no data set '/etc/passwd'"):
         home.bring(ask, "/etc/passwd", None)
+    with pytest.raises(OSError, match="no data set of this run has this file"):
+        actor.piece("passwd", "meta.json", 0)
+    with pytest.raises(OSError, match="no data set of this run has this file"):
+        actor.piece(next(iter(actor._prepared)), "../meta.json", 0)
+
+
+def test_a_data_set_that_ends_early_or_has_no_place_is_no_trials_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
+    answers = {"dataset": ("key", "Title", {"meta.json": 9}), "piece": b""}
+
+    def ask(what: str, *_: object) -> Any:
+        return answers[what]
+
+    with pytest.raises(OSError, match="shorter at home than it was"):
+        home.bring(ask, "/nowhere/own.npz", None)
+    assert not list((tmp_path / "cache" / "prepared").glob("*/")), "nothing is taken for a whole data set"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(EnvironmentFault, match="The cache folder must be writable"):
+        home.bring(ask, "/nowhere/own.npz", None)
