@@ -22,8 +22,8 @@ reads it.
         partition.json     {"<seed>": [[samples of class c at client i]]}, plus "hash" per seed, the "dataset"'s hash,
                            and the names of "classes" and "clients" (of these none where clients are drawn)
         rounds.jsonl       one line per round and seed (see below)
-        checkpoint         a complete round, all seeds. When the trial has ended it is the last one, and is there only
-                           where the trial may go on with more rounds (`fedtune extend --rounds`)
+        checkpoint         a complete round, all seeds. When the trial has ended it is the last one where the trial may
+                           go on with more rounds (`fedtune extend --rounds`), else the word `ended`
         log.txt            what the trial printed, and tracebacks
         confusion.json     final runs only: {"<seed>": {"round": the last one, "test": [[samples of class i that the
                            global model takes for class j]], "validation": the same of that share}}
