@@ -365,7 +365,9 @@ class Trial(tune.Trainable):
         if self._note is not None:
             result["note"], self._note = self._note, None
         if self._reason is not None:
-            node = ray.get_runtime_context().get_node_id() if self._out_of_memory else ""
+            # (Where no Ray runs, to ask for a machine's name would start one, or wait for one that is gone.)
+            asked = self._out_of_memory and ray.is_initialized()
+            node = ray.get_runtime_context().get_node_id() if asked else ""
             result["ending"] = Ending(
                 self._reason, self._completed, self._error, curve, self._seconds, self._out_of_memory, node
             )
