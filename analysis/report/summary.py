@@ -1,4 +1,4 @@
-"""The top of a run's report: what a reader must know first, and the facts about the run in short."""
+"""The facts about a run in short, below the first card of its report (`winner_card.py`)."""
 
 from __future__ import annotations
 
