@@ -133,7 +133,7 @@ class Lazy(TyperGroup):
     """Imports a command when it is asked for."""
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        formatter.write("\n  `fedtune COMMAND --help` explains a command, and ends with examples and its page.\n")
+        formatter.write("\n  `fedtune COMMAND --help` explains a command, with examples and its page.\n")
         formatter.write(f"  Where to begin: {_page('start')}\n")
 
     def list_commands(self, ctx: Context) -> list[str]:

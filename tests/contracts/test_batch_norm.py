@@ -64,10 +64,10 @@ def test_clients_train_as_without_and_are_measured_by_what_they_kept(
     measured: list[Tensor] = []
     measure = evaluation.measured
 
-    def watched(module: Any, data: Any, client: int, *measures: Any) -> Any:
+    def watched(module: Any, data: Any, client: int, *measures: Any, **how: Any) -> Any:
         if client == 0:
             measured.append(evaluation.logits_of(module, data, data.test, data.test.shares[client]))
-        return measure(module, data, client, *measures)
+        return measure(module, data, client, *measures, **how)
 
     monkeypatch.setattr(evaluation, "measured", watched)
     more = {"stragglers": 0.0, "local_steps": 5} | NORMALISED[name]
