@@ -14,7 +14,8 @@ fedtune export runs/dfrd-alpha_lambda --trial 7 --json
 # Of a run under several conditions, the best under one of them:
 fedtune export runs/fedkf-fairness --where omega=0.1 -o best.yaml
 # Keep every learning curve of a search and of its final run:
-fedtune export runs/dfrd-alpha_lambda runs/dfrd-alpha_lambda-final --table curves.npz
+fedtune export runs/dfrd-alpha_lambda runs/dfrd-alpha_lambda-final \\
+    --table curves.npz
 # Keep all trials as a study that any tool of Optuna opens:
 fedtune export runs/dfrd-alpha_lambda --study study.db
 """
