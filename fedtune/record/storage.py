@@ -282,25 +282,36 @@ class Mirror:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._stop.set()
-        until = time.monotonic() + LAST
         told = threading.Timer(_QUIET, self._say, [f"Sending the rest of the run to {self._storage.uri}."])
         told.daemon = True
         told.start()
+        # In a thread, so that Ctrl-C interrupts this wait and no file that is being written: cut short, some storages
+        # would take it for the whole one.
+        last = threading.Thread(target=self._send_the_rest, args=(kind is None,), daemon=True)
+        last.start()
+        why = None
         try:
-            self._thread.join()
-            while not self._sent_all(whole=True) and time.monotonic() < until and kind is None:
-                time.sleep(AGAIN)
+            while last.is_alive():
+                last.join(0.2)
+            why = self._why
         except KeyboardInterrupt:
-            self._why = "Sending was interrupted."
+            why = "Sending was interrupted."
         told.cancel()
-        if self._why is not None:
+        if why is not None:
             where, uri = quote(shown(self._folder)), self._storage.uri
             self.unsent = (
-                f"The run's files are all in {shown(self._folder)}, and its mirror at {uri} lacks some: {self._why} "
+                f"The run's files are all in {shown(self._folder)}, and its mirror at {uri} lacks some: {why} "
                 f"Send them with `fedtune resume {where} --storage {quote(uri)}`."
             )
             if kind is not None:
                 self._say(self.unsent)
+
+    def _send_the_rest(self, again: bool) -> None:
+        """Sends what is left, `again` and again while the storage fails, for `LAST` seconds."""
+        until = time.monotonic() + LAST
+        self._thread.join()
+        while not self._sent_all(whole=True) and time.monotonic() < until and again:
+            time.sleep(AGAIN)
 
     def _keep(self) -> None:
         pause = 0.0
