@@ -100,6 +100,8 @@ The study holds the objectives by round, by which trials are proposed, stopped a
 
 from __future__ import annotations
 
+from pathlib import Path
+
 VERSION = 1
 
 EXPERIMENT = "experiment.yaml"
@@ -160,6 +162,15 @@ WRITTEN = (REPORT, VERDICTS, NUMBERS, *TABLES.values())
 #: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.
 STOP_REASONS = ("completed", "scheduler", "diverged", "error", "interrupted")
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether the checkpoint in a trial's folder says that the trial has ended and cannot go on."""
+    path = folder / CHECKPOINT
+    try:
+        return path.lstat().st_size == len(OVER) and not path.is_symlink() and path.read_bytes() == OVER
+    except FileNotFoundError:
+        return False
 
 
 def trial_folder(number: int) -> str:

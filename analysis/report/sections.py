@@ -14,9 +14,9 @@ from analysis.next_commands import export_command
 from analysis.published import papers
 from analysis.report.conditions import condition_title
 from analysis.report.page import Page, command, definition, escape
-from analysis.report.summary import trials_named
 from analysis.report.terms import explained
 from analysis.runs import Run, when
+from analysis.runs.race import trials_named
 from analysis.stats import summarise
 from analysis.tables.table import Column, Table
 from search_spaces import run_folder, shell
@@ -39,7 +39,7 @@ def best_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     if run.kind == "run":
         title = "Configuration"
     else:
-        title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: {trials_named(run)}"
+        title = f"{'Best' if len(run.directions) == 1 else 'A best'} configuration: {trials_named(run.chosen)}"
     page.card(f"{prefix}best", title, columns + _again(run), "Best" if not prefix else "")
 
 

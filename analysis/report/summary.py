@@ -220,9 +220,3 @@ def spread(labels: Labels, metric: str, values: Mapping[int, float]) -> str:
     found = summarise(list(values.values()))
     scale = labels.scale(metric)
     return f"{found.shown(scale)} %" if scale == 100 else labels.shown(metric, found.mean)
-
-
-def trials_named(run: Run) -> str:
-    """The trials that stand for a search: `trial 7`, or of several seeds `trials 7, 9 and 12`."""
-    *others, last = map(str, sorted(run.chosen))
-    return f"trials {', '.join(others)} and {last}" if others else f"trial {last}"

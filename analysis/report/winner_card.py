@@ -19,9 +19,10 @@ from analysis.next_commands import BASELINES, baseline, run_command, same_proble
 from analysis.report.anonymous import AnonymousRun
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.page import Page, command, escape
-from analysis.report.summary import spread, trials_named
+from analysis.report.summary import spread
 from analysis.runs import Run
 from analysis.runs.final_runs import FinalRun, final_runs, fresh_gain
+from analysis.runs.race import trials_named
 from analysis.stats import summarise
 from search_spaces.metrics import twin
 from search_spaces.shell import join, quote
@@ -47,7 +48,7 @@ def winner_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
         ("On fresh seeds", fresh(run, labels, finals) or [NOT_TRIED]),
         ("Stopped early", [*stops(run), *stops_cost(run)]),
     ]
-    who = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run)}"
+    who = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run.chosen)}"
     title = fresh_verdict(run, labels, finals) or _verdict(run, labels)
     chips = f"<b>{escape(who)}</b> " * (title is not None) + _configuration(run, labels)
     inner = f'<p class="winner">{chips}</p>{_value(run, labels)}{_picture(page, run, prefix)}'

@@ -90,3 +90,9 @@ def first_of(trial: FrozenTrial) -> int | None:
     """The first trial of the configuration of which this one is a further seed; None where it is none."""
     found: int | None = trial.user_attrs.get(run_folder.OF)
     return found
+
+
+def trials_named(chosen: Sequence[int]) -> str:
+    """The trials that stand for a search by their numbers: `trial 7`, or of several seeds `trials 7, 9 and 12`."""
+    *others, last = map(str, sorted(chosen))
+    return f"trials {', '.join(others)} and {last}" if others else f"trial {last}"

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from analysis import style
 from analysis.estimate import configuration, sentences, verdict
 from analysis.labels import Labels, number
-from analysis.report.summary import trials_named
 from analysis.runs import Run
-from analysis.runs.race import first_of
+from analysis.runs.race import first_of, trials_named
 from analysis.tables.text_table import markdown
 from search_spaces.metrics import SHARES
 from search_spaces.shell import quote
@@ -63,7 +62,10 @@ def facts(run: Run) -> dict[str, str]:
         return {}
     mean, low, high = (labels.shown(run.metrics[0], value) for value in (found.mean, found.low, found.high))
     told = verdict(found, lambda value: labels.shown(run.metrics[0], value))
-    shown = {"winner": trials_named(run), "estimate": f"{mean}, {100 * found.level:.0f} % interval {low} to {high}"}
+    shown = {
+        "winner": trials_named(run.chosen),
+        "estimate": f"{mean}, {100 * found.level:.0f} % interval {low} to {high}",
+    }
     return shown if told is None else {"verdict": told} | shown
 
 
@@ -117,7 +119,7 @@ def _answer(run: Run, labels: Labels) -> list[str]:
 
     told = verdict(run.estimate, shown)
     lines = [f"**{markdown(told)}**", ""] if told else []
-    lines += [f"Winner: {trials_named(run)} with {markdown(values)}.", ""]
+    lines += [f"Winner: {trials_named(run.chosen)} with {markdown(values)}.", ""]
     return lines + [f"- {markdown(line)}" for line in sentences(run.estimate, shown)]
 
 

@@ -23,7 +23,6 @@ from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 from search_spaces.parameter import Value
 from trainables.worker import rounds_jsonl
-from trainables.worker.trial_folder import has_ended
 from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:
@@ -183,5 +182,10 @@ def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
             return
     folder = part.folder / run_folder.trial_folder(trial.number)
     checkpoint = folder / run_folder.CHECKPOINT
-    if trial.state.is_finished() and not folder.is_symlink() and checkpoint.exists() and not has_ended(folder):
+    if (
+        trial.state.is_finished()
+        and not folder.is_symlink()
+        and checkpoint.exists()
+        and not run_folder.has_ended(folder)
+    ):
         files.replace(checkpoint, run_folder.OVER)

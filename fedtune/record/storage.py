@@ -298,10 +298,10 @@ class Mirror:
             why = "Sending was interrupted."
         told.cancel()
         if why is not None:
-            where, uri = quote(shown(self._folder)), self._storage.uri
+            uri = self._storage.uri
             self.unsent = (
                 f"The run's files are all in {shown(self._folder)}, and its mirror at {uri} lacks some: {why} "
-                f"Send them with `fedtune resume {where} --storage {quote(uri)}`."
+                f"Send them with `fedtune resume {quote(shown(self._folder))} --storage {quote(uri)}`."
             )
             if kind is not None:
                 self._say(self.unsent)

@@ -17,7 +17,6 @@ from tests import forked
 from tests.end_to_end.cli import anew, background, fedtune, search, searching, wait_for_rounds
 from tests.fedtune.conftest import frozen
 from tests.study_file import journal
-from trainables.worker.trial_folder import has_ended
 
 #: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early. Nor is
 #: anything with seed 0, where every trial that may be stopped happens to be among the best so far.
@@ -60,7 +59,7 @@ def test_the_record_of_a_search(whole: Path) -> None:
             run_folder.LOG,
         }
         # One that was stopped early does not go on.
-        assert has_ended(folder) == (trial.state == optuna.trial.TrialState.PRUNED)
+        assert run_folder.has_ended(folder) == (trial.state == optuna.trial.TrialState.PRUNED)
         assert trial.user_attrs["stop_reason"] in ("completed", "scheduler")
         assert trial.last_step == trial.user_attrs["rounds"]
     provenance = json.loads((whole / run_folder.PROVENANCE).read_text())

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from search_spaces import files, kept_images, leftovers
 from search_spaces.errors import EnvironmentFault
-from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, OVER, PARTITION, ROUNDS
+from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, PARTITION, ROUNDS, has_ended
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
@@ -47,14 +47,6 @@ class Resumable(Protocol):
     def load(self, path: str | Path) -> None: ...
 
     def partition(self) -> Mapping[str, Any]: ...
-
-
-def has_ended(folder: Path) -> bool:
-    """Whether a trial's checkpoint says that the trial has ended and cannot go on."""
-    try:
-        return (folder / CHECKPOINT).stat().st_size == len(OVER) and files.read_bytes(folder / CHECKPOINT) == OVER
-    except FileNotFoundError:
-        return False
 
 
 class TrialFolder:

@@ -26,7 +26,6 @@ from search_spaces.space import Space
 from tests import study_file
 from tests.fedtune.conftest import start
 from tests.fedtune.played import searched
-from trainables.worker.trial_folder import has_ended
 
 
 def edited(folder: Path, **changes: Any) -> Run:
@@ -215,5 +214,5 @@ def test_a_checkpoint_stays_where_a_trial_may_go_on(tmp_path: Path, edits: dict[
         drop_checkpoint(part, trial)
     states = {trial.number: trial.state.name for trial in run.frozen}
     assert set(states.values()) == {"COMPLETE", "PRUNED"}
-    there = [number for number, place in places.items() if not has_ended(place)]
+    there = [number for number, place in places.items() if not run_folder.has_ended(place)]
     assert there == [number for number, state in states.items() if state in kept]
