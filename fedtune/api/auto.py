@@ -164,9 +164,10 @@ class Stages:
         if self._clock is not None and any(run.frozen for run in found.fresh.values()):
             listed = list(found.fresh)  # who has time was decided when they began
         elif self._clock is not None and listed:
-            each = [self._price(found.searches[name]) for name in listed]
+            starts = _starts(found)
+            each = [self._price(found.searches[name], starts) for name in listed]
             late = OVERRUN * (self.record.deadline or 0.0)
-            left = self._left() + late - max(each) - 2 * self._starts().cold
+            left = self._left() + late - max(each) - 2 * starts.cold
             count, most = fresh_seeds.first_count(each, count, left, self._lead.concurrency)
             self._tell_fewer(listed, count, most)
             listed = listed[:most]
@@ -182,12 +183,15 @@ class Stages:
 
     def _goes_on(self) -> bool:
         """Whether the methods that cannot be told from the leader get further fresh seeds, which are planned here."""
-        if self._final_begun() or not (names := self._rivals()):
+        if self._final_begun():
+            return False
+        found = reading.load(self.folder)
+        if not (names := self._rivals(found)):
             return False
         runs = {name: self.folder / run_folder.FRESH / name for name in names}
         had = Experiment.read(runs[names[0]]).trials
         for count in range(fresh_seeds.next_count(had, self.record.most_fresh), had, -1):
-            if self._pays_for(names, count - had):
+            if self._pays_for(found, names, count - had):
                 for folder in runs.values():
                     more_seeds(folder, count, self.record.seed)
                 return True
@@ -214,35 +218,30 @@ class Stages:
         assert self._clock is not None and self.record.deadline is not None
         return self.record.deadline - self._clock.reading()
 
-    def _starts(self) -> prices.Starts:
-        """What the search says that trials need beside their rounds."""
-        return prices.starts([trial for run in reading.load(self.folder).searches.values() for trial in run.frozen])
-
-    def _price(self, run: Run) -> float:
+    def _price(self, run: Run, starts: prices.Starts) -> float:
         """The seconds that one seed takes of the best configuration of a search, or of what a final run trains, in a
         process that is there."""
         trials = [trial for trial in run.frozen if run.kind == "run" or trial.number == run.best]
         inside = fmean(float(trial.user_attrs.get("seconds", 0.0)) for trial in trials)
-        return self._starts().warm + (inside if run.kind == "run" else inside / self.record.seeds)
+        return starts.warm + (inside if run.kind == "run" else inside / self.record.seeds)
 
-    def _rivals(self) -> list[str]:
+    def _rivals(self, found: Auto) -> list[str]:
         """The methods that cannot be told from the leader, where more than one is left and may have further seeds."""
-        found = reading.load(self.folder)
         rows = [row for row in found.rows if row.method in found.fresh and row.missed == found.rows[0].missed]
         most = max((len(found.fresh[row.method].frozen) for row in rows), default=0)
         rows = [row for row in rows if len(found.fresh[row.method].frozen) == most]
         names = fresh_seeds.rivals({row.method: row.fresh for row in rows}, allocation_of(self.record).sign)
         return names if len(names) > 1 and most < self.record.most_fresh else []
 
-    def _pays_for(self, names: Sequence[str], more: int) -> bool:
+    def _pays_for(self, found: Auto, names: Sequence[str], more: int) -> bool:
         """Whether the budget pays for so many more fresh seeds of each of these methods."""
-        found = reading.load(self.folder)
         if self._clock is None:
             costs = {one.name: one.costs[self.record.unit] * self.record.rounds for one in self.record.methods}
             spent = sum(costs[name] * len(run.frozen) for name, run in found.fresh.items())
             return spent + more * sum(costs[name] for name in names) <= self.record.fresh_budget * (1 + 1e-9)
-        listed = [self._price(found.fresh[name]) for name in names]
-        needed = fresh_seeds.together(listed * more, self._lead.concurrency) + max(listed) + 2 * self._starts().cold
+        starts = _starts(found)
+        listed = [self._price(found.fresh[name], starts) for name in names]
+        needed = fresh_seeds.together(listed * more, self._lead.concurrency) + max(listed) + 2 * starts.cold
         return needed <= self._left()
 
     def _final_begun(self) -> bool:
@@ -253,8 +252,8 @@ class Stages:
         planned = self.record.final
         if self._clock is None or found.leader is None or self._final_begun():
             return planned
-        price, slots = self._price(found.fresh[found.leader]), self._lead.concurrency
-        left = self._left() - self._starts().cold
+        starts, slots = _starts(found), self._lead.concurrency
+        price, left = self._price(found.fresh[found.leader], starts), self._left() - starts.cold
         fits = [n for n in range(1, planned + 1) if fresh_seeds.together([price] * n, slots) <= left]
         if (count := max(fits, default=1)) < planned:
             self._say(f"Time has run out: the final run has {count} of {planned} planned seeds.")
@@ -309,6 +308,11 @@ class Stages:
         trials, name = sum(part.experiment.trials for part in parts), f"{self.record.name}: {what}"
         lead = dataclasses.replace(parts[0].experiment, name=name, trials=trials, address=self.address)
         return stage_of(parts, lead, self.style, seed_name, self._clock)
+
+
+def _starts(found: Auto) -> prices.Starts:
+    """What the search says that trials need beside their rounds."""
+    return prices.starts([trial for run in found.searches.values() for trial in run.frozen])
 
 
 def seed_name(part: Part, own: int) -> str:

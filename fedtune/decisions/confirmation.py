@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
 from analysis.estimate.winner import RISK
-from fedtune.decisions.race import spent
+from fedtune.decisions.race import has_budget
 from search_spaces import run_folder
 
 if TYPE_CHECKING:
@@ -50,11 +50,7 @@ def confirms(trial: FrozenTrial) -> bool:
 
 def explores(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
     """Whether the budget before the confirmation reaches for one more whole federation."""
-    before = [trial for trial in trials if not confirms(trial)]
-    if experiment.races:
-        kept = experiment.confirm * experiment.rounds
-        return spent(before, experiment) + experiment.rounds <= experiment.budget - kept
-    return len(before) < experiment.trials - experiment.confirm
+    return has_budget([trial for trial in trials if not confirms(trial)], experiment, experiment.confirm)
 
 
 def next_confirmed(begun: Sequence[FrozenTrial], sign: float) -> int | None:

@@ -82,11 +82,12 @@ def spent(trials: Sequence[FrozenTrial], experiment: Experiment) -> int:
     return sum(int(trial.user_attrs["rounds"]) if trial.state.is_finished() else experiment.rounds for trial in own)
 
 
-def has_budget(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
-    """Whether the budget reaches for one more whole federation, of a run that is no race for one more trial."""
+def has_budget(trials: Sequence[FrozenTrial], experiment: Experiment, kept: int = 0) -> bool:
+    """Whether the budget reaches for one more whole federation, of a run that is no race for one more trial, beside so
+    many whole ones that are kept."""
     if not experiment.races:
-        return len(trials) < experiment.trials
-    return spent(trials, experiment) + experiment.rounds <= experiment.budget
+        return len(trials) + kept < experiment.trials
+    return spent(trials, experiment) + (1 + kept) * experiment.rounds <= experiment.budget
 
 
 def unfinished(trials: Sequence[FrozenTrial], experiment: Experiment) -> list[FrozenTrial]:

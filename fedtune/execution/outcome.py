@@ -176,16 +176,13 @@ def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
     """Empties the checkpoint of a trial that has ended, as the study says, unless `fedtune extend --rounds` may let it
     go on: it may hold the models of all clients. Whoever needs the rounds once more has to run them again. That it has
     ended stays there: Ray may begin a trial in a second process, which must not run it anew."""
+    folder = part.folder / run_folder.trial_folder(trial.number)
+    checkpoint = folder / run_folder.CHECKPOINT
+    if folder.is_symlink() or not checkpoint.exists() or run_folder.has_ended(folder):
+        return
     if trial.state.name == "COMPLETE" and rounds_of_run(part.folder, part.experiment) is None:
         values = {**part.experiment.values, **part.space.values(trial.params)}
         if rounds_of_values(values, part.experiment) is None:
             return
-    folder = part.folder / run_folder.trial_folder(trial.number)
-    checkpoint = folder / run_folder.CHECKPOINT
-    if (
-        trial.state.is_finished()
-        and not folder.is_symlink()
-        and checkpoint.exists()
-        and not run_folder.has_ended(folder)
-    ):
+    if trial.state.is_finished():
         files.replace(checkpoint, run_folder.OVER)

@@ -153,7 +153,7 @@ class Queue:
         ended = trial.state.is_finished()
         return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number), ended)
 
-    def confirm(self) -> None:
+    def set_late(self) -> None:
         """Says that the time is so far over that what confirms comes next (`History.late`)."""
         if not self.history.late:
             self.history = replace(self.history, late=True)
@@ -218,7 +218,7 @@ class Queue:
         self._remember(number)
 
     def tidy(self, number: int) -> None:
-        """Removes what a trial has left of which nothing goes on any more, once the study holds how it ended."""
+        """Empties what a trial has left of which nothing goes on any more, once the study holds how it ended."""
         part, _ = self.at(number)
         drop_checkpoint(part, self.trial(number))
 

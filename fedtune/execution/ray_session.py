@@ -154,7 +154,7 @@ class TuneSession:
         if self.must_end():
             return Searcher.FINISHED
         if self.deadline is not None and time.monotonic() >= self.deadline - late(self.placement.time or 0.0):
-            self.queue.confirm()
+            self.queue.set_late()
         if len(self._live) >= min(self.placement.concurrency, self._room()) or self.failure is not None:
             return None
         if not self._shares.room(self.queue.next_share(), self._live.values()):

@@ -1,10 +1,9 @@
 """What a round of each method costs, how the budget of a search over methods is divided, and which methods it pays for.
 
 A few rounds of a method's paper's values are timed before the search begins, one where the budget is in time, and
-recorded with it. A quarter of the
-budget is kept for fresh seeds, or more where the first ones of every method take more. A budget in time is one by the
-clock: planning, the start of Ray and what a trial needs beside its rounds are counted, and trials that run at the same
-time share it."""
+recorded with it. A quarter of the budget is kept for fresh seeds, or more where the first ones of every method take
+more. A budget in time is one by the clock: planning, the start of Ray and what a trial needs beside its rounds are
+counted, and trials that run at the same time share it."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from fedtune.decisions.prices import START
 from fedtune.options import AutoRequest
 from fedtune.planning.estimate import START_UP
 from fedtune.planning.plan import Plan
-from fedtune.planning.timed_federations import as_a_trial, share_of_rounds, typical
+from fedtune.planning.timed_federations import as_a_trial, share_of_rounds, step_seconds, typical
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.parameter import Value
 from search_spaces.requirements import Requirement
@@ -98,9 +97,10 @@ def budgeted(
     in_time = asked.unit == "seconds"
     slots, before, start = (concurrency, clock + START_UP, START) if in_time else (1, 0.0, 0.0)
     prices = [rounds * candidate.costs[asked.unit] + start for candidate in found]
-    seeds = request.fresh_seeds or FRESH, _final(request, asked.budget, prices, slots)
-    first, final = seeds[0] * sum(prices) / slots, together([max(prices)] * seeds[1], slots)
+    first = (request.fresh_seeds or FRESH) * sum(prices) / slots
     fresh = first if request.fresh_seeds else max(first, KEPT * asked.budget)
+    seeds = request.fresh_seeds or FRESH, _final(request, asked.budget, fresh, max(prices), slots)
+    final = together([max(prices)] * seeds[1], slots)
     once = request.seeds * sum(prices) / slots
     needed = once * (request.least or 1)
     if asked.budget < before + needed + first + final:
@@ -130,15 +130,12 @@ def budgeted(
     )
 
 
-def _final(request: AutoRequest, budget: float, prices: Sequence[float], slots: int) -> int:
+def _final(request: AutoRequest, budget: float, fresh: float, price: float, slots: int) -> int:
     """Final seeds, as asked for; by default the most of `FINAL` that half of the budget pays for beside fresh seeds.
 
-    prices: of one federation of each method."""
-    fresh = (request.fresh_seeds or FRESH) * sum(prices) / slots
-    if request.fresh_seeds is None:
-        fresh = max(fresh, KEPT * budget)
+    fresh: what is kept for those; price: of a federation of the dearest method."""
     for count in FINAL:
-        if 2 * (fresh + together([max(prices)] * count, slots)) <= budget:
+        if 2 * (fresh + together([price] * count, slots)) <= budget:
             break
     return request.final_seeds or count
 
@@ -211,9 +208,8 @@ def measured(
 
 def _of_one(simulation: _Last, values: Mapping[str, Value]) -> float:
     """The seconds of the next round, with the evaluation counted as often as it is done."""
-    rows = simulation.step()
-    measuring, whole = sum(row["seconds_evaluation"] for row in rows), sum(row["seconds"] for row in rows)
-    return float(whole - measuring + measuring * share_of_rounds(values, values.get("eval_every", 1)))
+    plain, measuring = step_seconds(simulation)
+    return plain + measuring * share_of_rounds(values, values.get("eval_every", 1))
 
 
 class _Last:

@@ -207,6 +207,13 @@ def as_a_trial(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def step_seconds(simulation: Any) -> tuple[float, float]:
+    """The seconds of the next round without those of its evaluation, and those of its evaluation."""
+    rows = simulation.step()
+    measuring = sum(row["seconds_evaluation"] for row in rows)
+    return sum(row["seconds"] for row in rows) - measuring, measuring
+
+
 def typical(simulation: Any, values: Mapping[str, Value], patience: float | None = None) -> tuple[float, float]:
     """The average seconds of a round over a trial of these `values`, and the seconds of a round without the extra work
     that is done at intervals. `simulation` has the same values, only `rounds` is 2, and it has not begun.
@@ -222,10 +229,9 @@ def typical(simulation: Any, values: Mapping[str, Value], patience: float | None
 
     def cost() -> tuple[float, float]:
         nonlocal spent
-        rows = simulation.step()
-        measuring, whole = sum(row["seconds_evaluation"] for row in rows), sum(row["seconds"] for row in rows)
-        spent += whole
-        return whole - measuring, measuring
+        plain, measuring = step_seconds(simulation)
+        spent += plain + measuring
+        return plain, measuring
 
     apart = intervals(values)
     first, validation = cost()

@@ -85,7 +85,7 @@ class Home:
         return {
             path.name: files.read_bytes(path)
             for path in sorted(place.iterdir())
-            if path.name.startswith(WRITTEN) and not path.name.startswith(_ONE_WAY) or path.name in GROWING
+            if _comes_home(path.name) and not path.name.startswith(_ONE_WAY)
         }
 
     def release(self, folder: str, holder: int | None = None) -> None:
@@ -101,7 +101,7 @@ class Home:
             with self._writing.get(folder, self._changing):
                 if self._holders.get(folder) != holder:
                     raise OSError(errno.EBUSY, "another process writes this trial", folder)
-                if Path(name).name != name or not (name.startswith(WRITTEN) or name in GROWING):
+                if Path(name).name != name or not _comes_home(name):
                     raise OSError(errno.EACCES, "a trial has no such file", f"{folder}/{name}")
                 if content is None:
                     (place / name).unlink(missing_ok=True)
@@ -136,6 +136,11 @@ class Home:
             raise OSError(errno.EACCES, "no trial of this run has this folder", folder)
         files.check_folder(path)
         return path
+
+
+def _comes_home(name: str) -> bool:
+    """Whether a trial writes a file of this name."""
+    return name.startswith(WRITTEN) or name in GROWING
 
 
 def _extend(path: Path, after: int, content: bytes) -> None:
@@ -197,11 +202,7 @@ class SentFolder(TrialFolder):
 
     def send(self) -> None:
         """Sends home whatever is not there yet."""
-        here = {
-            path.name: _state(path)
-            for path in self.path.iterdir()
-            if path.name.startswith(WRITTEN) or path.name in GROWING
-        }
+        here = {path.name: _state(path) for path in self.path.iterdir() if _comes_home(path.name)}
         sent = [Sent(name, None, None) for name in self._sent.keys() - here.keys() if not name.startswith(_ONE_WAY)]
         # The checkpoint last: what it contains is at home before it is.
         names = sorted(here, key=lambda name: (name == CHECKPOINT, name))
