@@ -39,8 +39,7 @@ from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.progress import AutoDisplay
 from fedtune.decisions import fresh_seeds, prices
-from fedtune.decisions.history import Part
-from fedtune.decisions.method_allocation import OVERRUN, Allocation, ByClock
+from fedtune.decisions.history import OVERRUN, Allocation, ByClock, Part
 from fedtune.execution import driver
 from fedtune.execution.queue import Clock, open_queue
 from fedtune.machine.cluster import check_address

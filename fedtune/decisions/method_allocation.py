@@ -42,8 +42,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
+from fedtune.decisions import prices
 from fedtune.decisions.early_stopping import Halving, LearningCurve, Rule, Vector, value_at
+from fedtune.decisions.history import DONE, WAIT, Allocation, Answer, ByClock, History, Next
 from fedtune.decisions.known_points import Point
+from fedtune.decisions.next_trial import configuration, next_trial
 from fedtune.decisions.race import WINDOW, of_a_new_one
 from search_spaces import run_folder
 from search_spaces.metrics import is_unreached
@@ -56,57 +59,6 @@ if TYPE_CHECKING:
 
 #: Costs are sums of measured numbers: so much of a round is rounding.
 _ROUNDING = 1e-9
-#: What comes after the search may take at most this part of a budget by the clock, however dear the best ones are; and
-#: by so much of the budget a trial may go on after the planned end of the search, and the first fresh seeds may make
-#: everything late.
-MOST_KEPT, OVERRUN = 0.5, 0.05
-
-
-@dataclass(frozen=True)
-class ByClock:
-    """A budget in seconds that pass while the command runs, sessions of it added up."""
-
-    #: When the search begins and when everything is to have ended.
-    begun: float
-    whole: float
-    #: What is kept for fresh seeds and the final run at least, the fresh seeds of a method that come first (counted in
-    #: trials of the search, which may have several), and how many trials run at the same time.
-    kept: float
-    seeds: float
-    slots: int
-
-    def end_of_search(self, prices: Sequence[float], cold: float) -> float:
-        """When the search is to end where a trial of every method's best configuration takes so many seconds, and the
-        processes of fresh seeds and those of the final run so many to start."""
-        later = self.seeds * sum(prices) / self.slots + max(prices, default=0.0)
-        return self.whole - min(max(self.kept, later) + 2 * cold, max(self.kept, MOST_KEPT * self.whole))
-
-    @property
-    def last_moment(self) -> float:
-        """When a trial of the search is stopped that took longer than its price said."""
-        return self.whole - self.kept + OVERRUN * self.whole
-
-
-@dataclass(frozen=True)
-class Allocation:
-    """What decides the allocation besides the trials."""
-
-    #: By method, in the order in which they are listed: the cost of a round over all seeds of a trial.
-    costs: tuple[float, ...]
-    #: The same in the unit of the budget, which may be another one than that of the rungs.
-    prices: tuple[float, ...]
-    budget: float
-    rounds: int
-    #: Trials that every method gets.
-    least: int
-    equal: bool
-    sign: float
-    #: Where the budget is in seconds that pass.
-    clock: ByClock | None = None
-
-    def whole(self, place: int) -> float:
-        """What a whole trial of the method at `place` takes of the budget."""
-        return self.prices[place] * self.rounds
 
 
 @dataclass(frozen=True)
@@ -119,6 +71,76 @@ class Seen:
     @property
     def rounds(self) -> int:
         return int(self.trial.user_attrs.get("rounds", 0))
+
+
+def propose(history: History, allocation: Allocation) -> Next | Answer:
+    """The next trial of the method that comes next. It is begun only where the cost of all trials before it
+    leaves room in the budget for a whole one; a trial that still runs counts with all its rounds there. Of a budget by
+    the clock it is begun where it ends in time; the first one of all is begun in any case."""
+    number = len(history.order)
+    seen = history.seen(0, len(history.trials[0]))
+    if seen is None:
+        return WAIT
+    names = [part.experiment.method for part in history.parts]
+    places = [int(trial.user_attrs[run_folder.PLACE]) for _, trial in seen]
+    merged_trials = [merged(names, part, place, trial) for place, (part, trial) in zip(places, seen, strict=True)]
+    later = [part for place, (part, _) in enumerate(history.order) if place not in set(places)]
+    for place in order(allocation, merged_trials, later):
+        if allocation.clock is not None:
+            found = _trial_of(history, place, seen, number)
+            if number == 0 or _fits(history, allocation, allocation.clock, found):
+                return found
+            continue
+        if _spent_of_budget(history, allocation) + allocation.whole(place) <= allocation.budget * (1 + 1e-9):
+            return _trial_of(history, place, seen, number)
+        if not history.ended:
+            return WAIT  # what these leave may yet be enough for this one
+    return DONE
+
+
+def _fits(history: History, allocation: Allocation, clock: ByClock, found: Next) -> bool:
+    """Whether a trial that begins now ends while the search may last, by what the trials of its method took. What comes
+    after the search is priced by every method's best trial."""
+    ended = [trial for place in range(len(history.parts)) for trial in history.of(place)]
+    part, trials, starts = history.parts[found.part], history.of(found.part), prices.starts(ended)
+    first = part.points.of(0)
+    timed = {} if first is None else part.space.params(first.values), allocation.costs[found.part]
+    known = prices.learnt(part.space, trials, timed, starts.warm)
+    price = allocation.whole(found.part) if known is None else known.of_a_trial(found.trial.params, allocation.rounds)
+    bests = [_price_of_best(history, allocation, place) + starts.warm for place in range(len(history.parts))]
+    now = elapsed(ended, clock.begun)
+    return now + price <= clock.end_of_search(bests, starts.cold)
+
+
+def _price_of_best(history: History, allocation: Allocation, place: int) -> float:
+    """What the rounds of the trial took that is a method's best so far; before there is one, what those of its paper's
+    values are to take."""
+    whole = [trial for trial in history.of(place) if trial.state.name == "COMPLETE"]
+    best = max(whole, key=lambda trial: allocation.sign * trial.values[0], default=None)
+    return allocation.whole(place) if best is None else float(best.user_attrs.get("seconds", 0.0))
+
+
+def _spent_of_budget(history: History, allocation: Allocation) -> float:
+    """What the trials so far took of the budget; one that still runs counts with all its rounds."""
+    total = 0.0
+    for number, (place, _) in enumerate(history.order):
+        trial = history.trial(number)
+        rounds = int(trial.user_attrs["rounds"]) if trial.state.is_finished() else allocation.rounds
+        total += allocation.prices[place] * rounds
+    return total
+
+
+def _trial_of(history: History, place: int, seen: Sequence[tuple[int, FrozenTrial]], number: int) -> Next:
+    """The next trial of a method: what another method's best configuration teaches, else what its sampler proposes,
+    which is shown that method's trials only."""
+    part, begun = history.parts[place], history.of(place)
+    known = [trial for other, trial in seen if other == place]
+    point = part.points.of(len(begun))
+    if point is None:
+        of_all = [(history.parts[other].space, trial) for other, trial in seen]
+        point = taught(part.space, begun, known, of_all, part.experiment.signs[0])
+    proposed, origin = configuration(part, begun, known, point)
+    return next_trial(history, place, proposed, origin, {run_folder.PLACE: number})
 
 
 def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -> Seen:

@@ -26,7 +26,7 @@ from search_spaces.parameter import Value
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from fedtune.decisions.method_allocation import Allocation
+    from fedtune.decisions.history import Allocation
     from trainables.tune import Ending
 
 

@@ -53,6 +53,11 @@ ALSO = {
         "tests/fedtune/decisions/test_race_proposals.py",
         "tests/fedtune/decisions/test_method_proposals.py",
     ],
+    "fedtune/decisions/next_trial.py": [
+        "tests/fedtune/execution/test_queue.py",
+        "tests/fedtune/decisions/test_ask.py",
+        "tests/fedtune/decisions/test_race_proposals.py",
+    ],
     "trainables/federation.py": ["tests/trainables/simulation/test_rounds.py"],
     "trainables/local.py": ["tests/trainables/building_blocks/test_local.py"],
     "trainables/params.py": ["tests/trainables/building_blocks/test_params.py"],

@@ -18,7 +18,7 @@ from analysis.figures import pareto
 from analysis.labels import told
 from analysis.runs import Run
 from fedtune.decisions.history import Part
-from fedtune.decisions.proposals import shown as shown_to_sampler
+from fedtune.decisions.next_trial import shown as shown_to_sampler
 from search_spaces import run_folder
 from search_spaces.metrics import METRICS, UNREACHED, is_unreached
 from search_spaces.requirements import read

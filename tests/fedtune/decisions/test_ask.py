@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from fedtune.decisions import proposals
+from fedtune.decisions import next_trial
 from fedtune.decisions.optuna_samplers import EI, SAMPLERS, ask, make_sampler
 from tests.fedtune.conftest import space
 from tests.fedtune.played import asked
@@ -40,7 +40,7 @@ def test_a_sampler_that_looks_at_nothing_is_shown_nothing(tmp_path: Path, monkey
         shown.append(len(seen))
         return ask(sampler, metric, seen, *rest)
 
-    monkeypatch.setattr(proposals, "ask", counted)
+    monkeypatch.setattr(next_trial, "ask", counted)
     asked(tmp_path / "random", sampler="random", trials=4)
     assert shown == [0] * 4
     asked(tmp_path / "tpe", sampler="tpe", trials=4, concurrency=1, lag=1)

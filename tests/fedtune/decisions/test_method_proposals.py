@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from fedtune.decisions.early_stopping import Halving, Until
-from fedtune.decisions.history import Part
-from fedtune.decisions.method_allocation import Allocation, ByClock
+from fedtune.decisions.history import Allocation, ByClock, Part
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create

@@ -10,7 +10,7 @@ import pytest
 
 from fedtune.decisions import own_sampler
 from fedtune.decisions.history import Part
-from fedtune.decisions.proposals import configuration
+from fedtune.decisions.next_trial import configuration
 from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest, own_samplers
 from fedtune.planning.plan import plan

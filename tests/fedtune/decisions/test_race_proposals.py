@@ -13,7 +13,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, create_trial
 
 from analysis.estimate import configuration
-from fedtune.decisions import proposals
+from fedtune.decisions import next_trial, proposals
 from fedtune.decisions.early_stopping import Never
 from fedtune.decisions.history import Part
 from fedtune.decisions.known_points import KnownPoints
@@ -148,7 +148,7 @@ def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None
     assert known[-1].values == space().values(first.params)
     # However bad the further seed is, the sampler sees one trial of that configuration, with the mean.
     queue.finish(known[-1].number, Ending("completed", ROUNDS, None, dict.fromkeys(range(1, ROUNDS + 1), (-50.0,))))
-    shown = proposals.shown(queue.parts[0], queue.trials())
+    shown = next_trial.shown(queue.parts[0], queue.trials())
     same = [trial for trial in shown if trial.params == first.params]
     assert len(shown) == len(known) - 1 and [t.values for t in same] == [[(first.values[0] - 50.0) / 2]]
     best = max(t.intermediate_values[3] for t in queue.trials() if 3 in t.intermediate_values)
@@ -162,8 +162,8 @@ def test_a_configuration_that_is_proposed_again_is_a_further_seed(
 ) -> None:
     made = start(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="random")
     queue = Queue([Part(tmp_path / "run", made, space())])
-    make = proposals.make_sampler
-    monkeypatch.setattr(proposals, "make_sampler", lambda name, seed, number, *taken: make(name, seed, min(number, 1)))
+    make = next_trial.make_sampler
+    monkeypatch.setattr(next_trial, "make_sampler", lambda name, seed, number, *taken: make(name, seed, min(number, 1)))
     seeds = []
     for _ in range(4):
         proposal = queue.propose()
@@ -200,10 +200,10 @@ def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(
         tmp_path / "run", budget=16 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, sampler="random", taken=2
     )
     queue, places, numbers = Queue([Part(tmp_path / "run", made, space())]), list[int](), list[int]()
-    known, sampler = KnownPoints.of, proposals.make_sampler
+    known, sampler = KnownPoints.of, next_trial.make_sampler
     monkeypatch.setattr(KnownPoints, "of", lambda points, place: (places.append(place), known(points, place))[1])
     monkeypatch.setattr(
-        proposals, "make_sampler", lambda name, seed, n, *more: (numbers.append(n), sampler(name, seed, n, *more))[1]
+        next_trial, "make_sampler", lambda name, seed, n, *more: (numbers.append(n), sampler(name, seed, n, *more))[1]
     )
     for reached in (0.1, 0.2):
         take(queue, reached)
@@ -290,7 +290,7 @@ def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobod
         found.number = number
         return found
 
-    shown = proposals.shown(queue.parts[0], [ended(0, 1.0, 0.5), ended(1, 1.0, 0.9, of=0), ended(2, 2.0, 0.1)])
+    shown = next_trial.shown(queue.parts[0], [ended(0, 1.0, 0.5), ended(1, 1.0, 0.9, of=0), ended(2, 2.0, 0.1)])
     assert [(t.params["alpha"], t.values, t.system_attrs) for t in shown] == [
         (1.0, [pytest.approx(0.7)], {"sampler:generation": 0}),
         (2.0, [0.1], {"sampler:generation": 2}),

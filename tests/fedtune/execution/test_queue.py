@@ -13,7 +13,7 @@ import numpy as np
 import optuna
 import pytest
 
-from fedtune.decisions import expected_improvement, proposals
+from fedtune.decisions import expected_improvement, next_trial
 from fedtune.decisions.early_stopping import Halving, Later, rungs
 from fedtune.decisions.history import History, Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, STARTUP, make_sampler
@@ -216,7 +216,7 @@ def test_whom_a_queue_asks_and_what_it_shows(tmp_path: Path, monkeypatch: pytest
         made.append((name, seed, number))
         return Asked(seed=0)
 
-    monkeypatch.setattr("fedtune.decisions.proposals.make_sampler", make)
+    monkeypatch.setattr("fedtune.decisions.next_trial.make_sampler", make)
     first = ({"from": "--try", "values": {"alpha": 0.5, "lambda": 0.25}},)
     started = start(tmp_path / "run", trials=4, sampler="gp", scheduler="none", seed=7, first=first, lag=1)
     queue = Queue([Part(tmp_path / "run", started, space())])
@@ -533,7 +533,7 @@ def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, me
         {"state": states.PRUNED},
         {"state": states.FAIL},
     ]
-    shown = proposals.shown(queue.parts[0], [optuna.trial.create_trial(**ending) for ending in endings])
+    shown = next_trial.shown(queue.parts[0], [optuna.trial.create_trial(**ending) for ending in endings])
     found = [(t.state.name, t.values, t.intermediate_values) for t in shown]
     complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
     if sampler in ("tpe", "cmaes"):

@@ -1,0 +1,89 @@
+"""What the next trial of a run is, once it is decided of which one: its values, from a known point or from the run's
+sampler, the condition that it is run under, and what is recorded of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedtune.decisions import expected_improvement, own_sampler, race
+from fedtune.decisions.conditions import merged, without
+from fedtune.decisions.history import History, Next, Part
+from fedtune.decisions.known_points import Point
+from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
+from fedtune.decisions.sampling import generator
+from fedtune.record.experiment import BLIND_SAMPLERS
+from search_spaces import run_folder
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+
+def next_trial(history: History, place: int, proposed: FrozenTrial, origin: str, attributes: Mapping[str, Any]) -> Next:
+    """The trial with the condition that it is run under, and with what is recorded of it."""
+    from optuna.trial import TrialState, create_trial
+
+    part, number = history.parts[place], len(history.trials[place])
+    cell = part.points.of(number) if part.experiment.sampler == "grid" and part.crossed.several else None
+    condition = part.crossed.condition(number) if cell is None else part.space.condition_of(cell.values)
+    varied = {key: part.space.vary[key].distribution() for key in condition}
+    attributes = dict(attributes) | ({"from": origin} if origin else {})
+    if part.experiment.order == run_folder.ARRIVAL and (beside := history.unseen(place, number)):
+        attributes[run_folder.BESIDE] = beside
+    trial = create_trial(
+        state=TrialState.RUNNING,
+        params=proposed.params | condition,
+        distributions=proposed.distributions | varied,
+        system_attrs={key: value for key, value in proposed.system_attrs.items() if key != "fixed_params"},
+        user_attrs=attributes,
+    )
+    return Next(place, trial)
+
+
+def configuration(
+    part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], point: Point | None
+) -> tuple[FrozenTrial, str]:
+    """What the next trial of a run is to be, after those that have `begun` of which it may look at the `known` ones,
+    and where its values come from (empty: the sampler). point: its values, where they are known."""
+    e, number = part.experiment, len(begun)
+    if point is not None:
+        # What a sampler proposes is thrown away, so a cheap one is asked, and shown nothing. Only NSGA-II is to note to
+        # which generation the trial belongs.
+        name, seen = (e.sampler, shown(part, known)) if e.sampler == "nsga2" else ("random", [])
+        return ask(make_sampler(name, e.seed, number), e.metric, seen, part.space, point.values), point.origin
+    conditions = part.space.vary.keys()
+    if e.sampler == EI:
+        had = [without(trial, conditions).params for trial in begun]
+        seen = _configurations(part, known)
+        running = [without(trial, conditions) for trial in others(begun, known)]
+        return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, number, running), ""
+    if part.sampler is not None:
+        rng = generator(e.seed, number, "own sampler")
+        seen = _configurations(part, known)
+        return own_sampler.proposed(part.sampler, e.sampler, part.space, seen, e.signs, rng), ""
+    sampler = make_sampler(e.sampler, e.seed, number, begun[: e.taken])
+    # Of thousands of trials a copy takes longer than all else; one that does not look at them is shown none.
+    seen = [] if e.sampler in BLIND_SAMPLERS else shown(part, known)
+    return ask(sampler, e.metric, seen, part.space, None), ""
+
+
+def _configurations(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The finished trials; of one that ran under several conditions each configuration once, without these."""
+    seen = shown(part, known) if part.crossed.several else known
+    return [without(trial, part.space.vary.keys()) for trial in seen]
+
+
+def shown(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The finished trials as the run's sampler is to see them."""
+    e = part.experiment
+    if part.crossed.several:
+        return list(merged(known, part.crossed, e, part.space.vary.keys()))
+    seen = race.over_seeds(known) if e.single else known
+    shown = seen_by_sampler(seen, e.signs, completes_only=e.sampler in ("gp", "nsga2"))
+    return [trial for trial in shown if trial is not None]
+
+
+def others(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The trials of a run that have begun and are not among the known ones."""
+    numbers = {trial.number for trial in known}
+    return [trial for trial in begun if trial.number not in numbers]
