@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,10 +19,10 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions.confirmation import late
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
-from fedtune.execution.retries import Cause, Death, ProcessDeaths, Shares
+from fedtune.execution.retries import Retries
+from fedtune.execution.shares import Shares
 from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
-from fedtune.machine.resources import Machine, Share
 from fedtune.machine.server_watch import ServerLoss, ServerWatch
 from fedtune.record.experiment import Placement
 from fedtune.record.journal import NotWritten
@@ -35,17 +34,10 @@ from search_spaces.files import cannot_write
 
 if TYPE_CHECKING:
     from trainables.own_code import Code
-#: After so many seconds it is counted again how many trials the machines have room for.
-COUNTED_EVERY = 5.0
 
 
 class _LeaveTune(BaseException):
     """Ends Tune at once, without its cleaning up; no `except Exception` in between keeps it."""
-
-
-def _told(share: Share) -> str:
-    """A share in words."""
-    return f"{share.gpus:.3g} {share.kind or 'GPU'}" if share.gpus > 0 else f"{share.cpus:g} cores"
 
 
 class TuneSession:
@@ -73,8 +65,8 @@ class TuneSession:
         self.out_of_time = self.interrupted = False
         self._live: dict[str, int] = {}
         self._shares = Shares(placement, cards=cluster.cards)
-        #: Trials whose processes died, and what Ray said of the last one, by its name there.
-        self._deaths = ProcessDeaths()
+        #: How trials go on whose processes died, and what Ray said of the last one, by its name there.
+        self._retries = Retries(self._shares)
         self._said: dict[str, str] = {}
         #: What each of them is simulated over.
         self._seeds: dict[int, tuple[int, ...]] = {}
@@ -84,8 +76,6 @@ class TuneSession:
         self._home: Any = None
         #: Notes of trials that were told.
         self._told: set[str] = set()
-        #: When it was last counted how many trials fit on which machine, and how many did.
-        self._counted, self._slots = -math.inf, list[cluster.Slots]()
 
     def fit(self, scratch: Path) -> None:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
@@ -176,23 +166,14 @@ class TuneSession:
 
     def _room(self) -> int:
         """How many trials of the usual share all machines have room for now, at least one, which then waits for a
-        machine: machines join a cluster, and leave it."""
-        now = time.monotonic()
-        if now >= self._counted + COUNTED_EVERY:
-            slots = cluster.slot_map(self.placement.cpus, self.placement.gpus)
-            if slots != self._slots:
-                self._shares.machines = [Machine(one.cores, one.gpus, one.gpu) for one in slots]
-                self._tell_slots(slots)
-            self._counted, self._slots = now, slots
-        return max(1, sum(one.slots for one in self._slots))
-
-    def _tell_slots(self, slots: Sequence[cluster.Slots]) -> None:
-        """Prints and records on which of several machines or GPUs trials have room."""
-        if len(slots) > 1 or self._slots or (self.placement.gpus > 0 and slots[0].gpus > 1):
+        machine. On which of several machines or GPUs they have it is printed and recorded."""
+        known, slots = bool(self._shares.slots), self._shares.count()
+        if slots is not None and (len(slots) > 1 or known or (self.placement.gpus > 0 and slots[0].gpus > 1)):
             self.watch.say(cluster.told(slots, self.placement.gpus))
             with self._keeping_failures():
                 for part in self.queue.parts:
                     ran_on(part.folder, [one._asdict() for one in slots])
+        return max(1, sum(one.slots for one in self._shares.slots))
 
     def _job(self, proposal: Proposal) -> Any:
         from trainables.tune import Job
@@ -204,7 +185,7 @@ class TuneSession:
         folder = trial_folder(proposal.part.folder, proposal.own)
         write_document(folder / run_folder.CONFIG, complete)
         self._seeds[number] = proposal.seeds
-        self._deaths.begin(number, folder)
+        self._retries.begin(number, folder)
         return Job(
             number=proposal.own,
             folder=str(folder),
@@ -265,20 +246,24 @@ class TuneSession:
             folder = part.folder / run_folder.trial_folder(own)
             if self._home is not None:
                 self._home.release.remote(str(folder))
-            died = self._deaths.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
+            died = self._retries.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
             ending = Ending("interrupted", died.round, "its process died")
         if ending is None:
             return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
         del self._live[trial_id]
         self._shares.started(number)
         with self._keeping_failures():
-            if (died is not None or ending.out_of_memory) and self._put_back(number, ending, died):
-                return
-            if died is not None and not self._deaths.is_own_doing(number):
-                self.queue.mark(number, "interrupted")
-                raise self._deaths.from_outside(number, self.lost.again)
             if died is not None or ending.out_of_memory:
-                ending = self._given_up(number, ending, died)
+                if (goes_on := self._retries.goes_on(number, ending, died)) is not None:
+                    self.queue.again(number, goes_on.share)
+                    self.watch.put_back(number)
+                    self.watch.say(goes_on.told)
+                    return
+                if died is not None and not self._retries.is_own_doing(number):
+                    self.queue.mark(number, "interrupted")
+                    raise self._retries.from_outside(number, self.lost.again)
+                why = self._retries.given_up(number, ending, died)
+                ending = dataclasses.replace(ending, stop_reason="error", error=why)
             self.queue.finish(number, ending)
             if ending.stop_reason == "interrupted":
                 raise UserError(
@@ -310,35 +295,6 @@ class TuneSession:
         if (gone := self.servers.gone()) is not None:
             self.lost.note(gone)
         return gone is not None
-
-    def _put_back(self, number: int, ending: Any, died: Death | None) -> bool:
-        """Lets a trial that ran out of memory go on later with more of it, if there is more; one whose process died,
-        also with the same share, a few times."""
-        had = cluster.kind_of(ending.node) if ending.out_of_memory and ending.node else None
-        more = self._shares.more(number, had) if died is None or died.of is Cause.MEMORY else None
-        if more is None and (died is None or self._deaths.too_often(number)):
-            return False
-        if more is not None:
-            self._deaths.forget(number)
-        self.queue.again(number, more)
-        self.watch.put_back(number)
-        why = "memory did not suffice" if died is None else "the process died"
-        if died is not None and died.of is not Cause.OUTSIDE:
-            why += f" {died.of.value}"
-        how = "as before" if more is None else f"with {_told(more)}"
-        self.watch.say(
-            f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
-        )
-        return True
-
-    def _given_up(self, number: int, ending: Any, died: Death | None) -> Any:
-        if died is not None:
-            error = self._deaths.error(number)
-        else:
-            had = _told(self._shares[number]) if self._shares[number].gpus > 0 else "the whole machine"
-            why = str(ending.error).rstrip(".")
-            error = f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
-        return dataclasses.replace(ending, stop_reason="error", error=error)
 
     @contextlib.contextmanager
     def _keeping_failures(self) -> Iterator[None]:

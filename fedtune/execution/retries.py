@@ -1,9 +1,7 @@
-"""Trials that ran out of memory or whose processes died: with which share of the machine they go on, how often, and who
-is to blame in the end.
+"""Trials that ran out of memory or whose processes died: whether and how they go on, and who is to blame in the end.
 
-A trial that ran out of memory goes on from its last checkpoint with twice its share, of a GPU or else of the cores, as
-long as there is more than it had; of a whole GPU, on one of a kind with more memory, where there is such. Others go on
-beside it. The study sees no failure.
+A trial that ran out of memory goes on from its last checkpoint with a larger share of the machine
+(`fedtune.execution.shares`). Others go on beside it. The study sees no failure.
 
 A trial whose process died for lack of memory does the same. Of any other death memory is not known to be the reason,
 and the trial goes on with the share that it had, `RETRIES` times. When it dies once more with the same share, the
@@ -22,21 +20,21 @@ of the disk or of the processor.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fedtune.machine import resources
-from fedtune.machine.resources import Machine, Share
-from fedtune.record.experiment import Placement
+from fedtune.execution.shares import Shares
+from fedtune.machine import cluster
+from fedtune.machine.resources import Share
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
+if TYPE_CHECKING:
+    from trainables.tune import Ending
+
 #: How often a trial whose process died goes on with the same share.
 RETRIES = 2
-#: While a trial waits for a larger share, so many others begin for each one that runs at once; then they wait too.
-PASSING = 2
 #: How the lines begin that `faulthandler` writes, of crashes that a program causes itself.
 _CRASHES = tuple(
     f"Fatal Python error: {name}".encode() for name in ("Segmentation fault", "Aborted", "Floating point exception")
@@ -70,78 +68,20 @@ class Death(NamedTuple):
     of: Cause
 
 
-class Shares:
-    """Cores and GPUs of the trials of one session, by their numbers.
+class GoesOn(NamedTuple):
+    """How a trial goes on that could not."""
 
-    Ray places trials where the least is left over that suffices. So while a trial waits for a larger share, as much as
-    it needs is kept free, and what others leave comes together on one GPU or machine within about the time of a trial,
-    as others begin in the smaller gaps."""
-
-    def __init__(
-        self, placement: Placement, machines: Sequence[Machine] = (), cards: Callable[[], Mapping[str, int]] = dict
-    ) -> None:
-        """cards: measures how much memory the kinds of GPUs have; called where a trial needs another one."""
-        self._usual, self._cards = Share(placement.cpus, placement.gpus), cards
-        #: Those that are there now.
-        self.machines = machines
-        self._alone = placement.concurrency == 1
-        self._passing = PASSING * placement.concurrency
-        self._of: dict[int, Share] = {}
-        #: Trials with another share than usual that have yet to start, and how many others began while one waited.
-        self._awaited: set[int] = set()
-        self._passed = 0
-
-    def __getitem__(self, number: int) -> Share:
-        return self._of[number]
-
-    def begin(self, number: int, larger: Share | None) -> Share:
-        """The share of a trial that is to start. larger: the one that it was put back with; None: the usual one."""
-        self._of[number] = share = self._within(larger)
-        self._passed += bool(self._awaited)
-        if share != self._usual:
-            self._awaited.add(number)
-        return share
-
-    def started(self, number: int) -> None:
-        """A trial has begun, or has ended before it did."""
-        self._awaited.discard(number)
-        if not self._awaited:
-            self._passed = 0
-
-    def _within(self, larger: Share | None) -> Share:
-        """The share, of which there may be less on these machines."""
-        if larger is None:
-            return self._usual
-        gpus = max(machine.gpus for machine in self.machines)
-        kind = larger.kind if any(machine.kind == larger.kind for machine in self.machines) else ""
-        return Share(min(larger.cpus, self._most_cores()), min(larger.gpus, max(1.0, gpus)), kind)
-
-    def _most_cores(self) -> float:
-        return max(machine.cores for machine in self.machines)
-
-    def room(self, larger: Share | None, live: Iterable[int]) -> bool:
-        """Whether the next trial may start beside those that are `live`, where some have larger shares than usual."""
-        used = [self._of[number] for number in live]
-        if larger is None and all(share == self._usual for share in used):
-            return True
-        if self._passed >= self._passing:
-            return False
-        return not used or resources.fit([*used, self._within(larger)], self.machines)
-
-    def more(self, number: int, had: str | None) -> Share | None:
-        """The share with which a trial goes on that ran out of memory; None where it had all there is: without a GPU a
-        trial that ran alone had the whole machine already. had: the kind of its GPU; None where that is not known."""
-        share = self._of[number]
-        found = None if self._alone and share.gpus == 0 else resources.larger(share, self._most_cores())
-        if found is None and had is not None and share.gpus >= 1 and len({m.kind for m in self.machines if m.gpus}) > 1:
-            return resources.larger_card(share, had, self._cards())
-        return found
+    #: With another share of the machine than it had; None: as before.
+    share: Share | None
+    #: One sentence for the user.
+    told: str
 
 
-class ProcessDeaths:
-    """The deaths of one session, by the numbers of the trials."""
+class Retries:
+    """The deaths of one session, by the numbers of the trials, and what follows from them."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
         self._found: dict[int, list[Death]] = defaultdict(list)
         #: What was counted when a trial's process began: crashes that its log tells of, and processes that the system
         #: ended for lack of memory.
@@ -165,13 +105,32 @@ class ProcessDeaths:
     def _counts(self, folder: Path) -> tuple[int, int]:
         return crashes(folder / run_folder.LOG), memory_kills()
 
-    def forget(self, number: int) -> None:
-        """A trial goes on with a larger share: what became of it with less counts no more."""
-        self._found.pop(number, None)
+    def goes_on(self, number: int, ending: Ending, died: Death | None) -> GoesOn | None:
+        """How a trial goes on that ran out of memory, or whose process `died`: with a larger share, if there is one and
+        memory was the reason, else as before a few times. None where it goes on no more."""
+        had = cluster.kind_of(ending.node) if ending.out_of_memory and ending.node else None
+        more = self._shares.more(number, had) if died is None or died.of is Cause.MEMORY else None
+        if more is None and (died is None or len(self._found[number]) > RETRIES):
+            return None
+        if more is not None:
+            self._found.pop(number, None)  # what became of it with less counts no more
+        why = "memory did not suffice" if died is None else "the process died"
+        if died is not None and died.of is not Cause.OUTSIDE:
+            why += f" {died.of.value}"
+        how = "as before" if more is None else f"with {in_words(more)}"
+        said = (
+            f"Trial {number} stopped after round {ending.round}, as {why}; it goes on from its last checkpoint {how}."
+        )
+        return GoesOn(more, said)
 
-    def too_often(self, number: int) -> bool:
-        """Whether a trial goes on no more with its share."""
-        return len(self._found[number]) > RETRIES
+    def given_up(self, number: int, ending: Ending, died: Death | None) -> str:
+        """Why a trial failed that goes on no more."""
+        if died is not None:
+            return self.error(number)
+        share = self._shares[number]
+        had = in_words(share) if share.gpus > 0 else "the whole machine"
+        why = str(ending.error).rstrip(".")
+        return f"It ran out of memory with {had} to itself after round {ending.round} ({why})."
 
     def is_own_doing(self, number: int) -> bool:
         """Whether a trial brought its deaths about."""
@@ -196,6 +155,11 @@ class ProcessDeaths:
             f"for memory that something else took. The search stopped and keeps what was written; no trial was scored "
             f"by this. Then go on with `{again}`."
         )
+
+
+def in_words(share: Share) -> str:
+    """A share in words."""
+    return f"{share.gpus:.3g} {share.kind or 'GPU'}" if share.gpus > 0 else f"{share.cpus:g} cores"
 
 
 def crashes(log: Path) -> int:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from fedtune.execution import retries
-from fedtune.execution.retries import RETRIES, Cause, ProcessDeaths, Shares, cause, crashes, memory_kills
+from fedtune.execution.retries import RETRIES, Cause, Death, Retries, cause, crashes, memory_kills
+from fedtune.execution.shares import Shares
 from fedtune.machine.resources import Machine, Share
 from fedtune.record.experiment import Placement
 from search_spaces import run_folder
 from tests import forked
+from trainables.tune import Ending
 
 #: What Ray 2.60 says of a process that is gone, and of one that it ended for lack of memory.
 GONE = (
@@ -97,13 +99,27 @@ def test_the_system_counts_whom_it_ended(
 ABORTED = "Fatal Python error: Aborted\n"
 
 
-def dies(deaths: ProcessDeaths, folder: Path, round_: int, said: str = "", log: str = "") -> None:
+def alone() -> Retries:
+    """Trial 4 has all there is."""
+    shares = Shares(Placement(None, 1, 1.0, 0.0), [Machine(1, 0)])
+    shares.begin(4, None)
+    return Retries(shares)
+
+
+def goes_on(deaths: Retries, died: Death) -> bool:
+    """Whether trial 4 does, after that death."""
+    return deaths.goes_on(4, Ending("interrupted", died.round, "its process died"), died) is not None
+
+
+def dies(deaths: Retries, folder: Path, round_: int, said: str = "", log: str = "") -> Death:
     """The process of trial 4 begins, writes so many rounds of two seeds, and dies."""
     deaths.begin(4, folder)
     (folder / run_folder.ROUNDS).write_text("{}\n" * 2 * round_)
     with (folder / run_folder.LOG).open("a") as file:
         file.write(log)
-    assert deaths.note(4, folder, 2, said).round == round_
+    died = deaths.note(4, folder, 2, said)
+    assert died.round == round_
+    return died
 
 
 @pytest.mark.parametrize(
@@ -119,11 +135,11 @@ def dies(deaths: ProcessDeaths, folder: Path, round_: int, said: str = "", log: 
     ],
 )
 def test_what_a_trial_brings_about_is_its_failure(tmp_path: Path, said: list[str], log: list[str], error: str) -> None:
-    deaths = ProcessDeaths()
-    for one, other in zip(said, log, strict=True):
-        assert not deaths.too_often(4)
-        dies(deaths, tmp_path, 2, one, other)
-    assert deaths.too_often(4) and deaths.is_own_doing(4) and deaths.error(4) == error
+    deaths = alone()
+    *earlier, last = [
+        goes_on(deaths, dies(deaths, tmp_path, 2, one, other)) for one, other in zip(said, log, strict=True)
+    ]
+    assert all(earlier) and not last and deaths.is_own_doing(4) and deaths.error(4) == error
 
 
 @pytest.mark.parametrize(
@@ -137,11 +153,12 @@ def test_what_a_trial_brings_about_is_its_failure(tmp_path: Path, said: list[str
 def test_anything_else_ends_the_search(
     tmp_path: Path, rounds: tuple[int, ...], log: tuple[str, ...], when: str
 ) -> None:
-    deaths = ProcessDeaths()
+    deaths = alone()
     assert len(rounds) == RETRIES + 1
-    for round_, text in zip(rounds, log, strict=True):
-        dies(deaths, tmp_path, round_, log=text)
-    assert deaths.too_often(4) and not deaths.is_own_doing(4)
+    *earlier, last = [
+        goes_on(deaths, dies(deaths, tmp_path, round_, log=text)) for round_, text in zip(rounds, log, strict=True)
+    ]
+    assert all(earlier) and not last and not deaths.is_own_doing(4)
     told = deaths.from_outside(4, "fedtune resume runs/a")
     assert told.exit_code == 3 and f"The process of trial 4 died 3 times, {when}" in str(told)
     assert str(told).endswith("no trial was scored by this. Then go on with `fedtune resume runs/a`.")
@@ -151,7 +168,7 @@ def test_a_process_that_the_system_ended_for_lack_of_memory(tmp_path: Path, monk
     """At the beginning and at the end of each of three processes; the last one ended without such a kill."""
     counts = iter((5, 6, 6, 8, 8, 8))
     monkeypatch.setattr(retries, "memory_kills", lambda: next(counts))
-    deaths = ProcessDeaths()
+    deaths = alone()
     dies(deaths, tmp_path, 1)
     dies(deaths, tmp_path, 1)
     assert deaths.is_own_doing(4)
@@ -161,14 +178,20 @@ def test_a_process_that_the_system_ended_for_lack_of_memory(tmp_path: Path, monk
 
 def test_with_a_larger_share_it_begins_anew(tmp_path: Path) -> None:
     """What became of a trial with less memory says nothing of it with more."""
-    deaths = ProcessDeaths()
-    for round_ in (1, 1):
-        dies(deaths, tmp_path, round_, LOW)
-    deaths.forget(4)
-    for _ in range(RETRIES + 1):
-        assert not deaths.too_often(4)
-        dies(deaths, tmp_path, 2, LOW)
-    assert deaths.too_often(4) and deaths.is_own_doing(4)
+    shares = Shares(Placement(None, 2, 1.0, 0.0), [Machine(2, 0)])
+    shares.begin(4, None)
+    deaths = Retries(shares)
+    dies(deaths, tmp_path, 1)
+    died = dies(deaths, tmp_path, 1, LOW)
+    found = deaths.goes_on(4, Ending("interrupted", 1, "its process died"), died)
+    assert found is not None and found.share == Share(2.0, 0.0)
+    assert found.told == (
+        "Trial 4 stopped after round 1, as the process died for lack of memory; it goes on from its last checkpoint "
+        "with 2 cores."
+    )
+    shares.begin(4, found.share)
+    *earlier, last = [goes_on(deaths, dies(deaths, tmp_path, 2, LOW)) for _ in range(RETRIES + 1)]
+    assert all(earlier) and not last and deaths.is_own_doing(4)
 
 
 class Machines:
