@@ -15,7 +15,7 @@ from analysis.runs import Paths, Run, load_runs, run_names
 from analysis.tables.cells import Cells, cells
 from analysis.tables.differences import Values, notes_under_conditions, under_conditions
 from analysis.tables.pivot import FIELDS, LOOKS, METHOD, METRIC, Marks, Pivot, pivot, printed, to_csv, to_json
-from analysis.tables.text_table import TextTable
+from analysis.tables.typesetting import TextTable
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
 from search_spaces.parameter import canonical

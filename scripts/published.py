@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.labels import decimals
-from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN
+from analysis.published.agreement import AGREES, DISAGREES, UNKNOWN
 from analysis.reproduce import declaration
 from analysis.reproduce.claims import Decided, decide
 from analysis.reproduce.declaration import Place, Reproduction, known
@@ -54,7 +54,7 @@ from analysis.reproduce.tables import (
     why,
 )
 from analysis.runs.conditions import show
-from analysis.tables.text_table import markdown
+from analysis.tables.typesetting import markdown
 from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence, short
 from trainables import registry

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.labels import PERCENT
-from analysis.published.verdict import AGREES, DISAGREES, LEVEL, UNKNOWN, judge
+from analysis.published.agreement import AGREES, DISAGREES, LEVEL, UNKNOWN, judge
 from analysis.stats import summarise
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Published:
 @dataclass(frozen=True)
 class Verdict:
     """A published number, ours, what may be said of them (`verdict`, a constant above or of
-    `analysis.published.verdict`) and why (`reason`)."""
+    `analysis.published.agreement`) and why (`reason`)."""
 
     published: Published
     what: str

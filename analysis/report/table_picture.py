@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.labels import text
-from analysis.tables.text_table import TextCell, TextTable
+from analysis.tables.typesetting import TextCell, TextTable
 
 #: Of the text, and how wide a character of it is at most on average.
 SIZE, CHARACTER = 13, 8.4

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.labels import PERCENT, number
+from analysis.published.agreement import AGREES, DISAGREES, LEVEL, UNKNOWN
 from analysis.published.papers import Published
-from analysis.published.verdict import AGREES, DISAGREES, LEVEL, UNKNOWN
 from analysis.reproduce.declaration import Claim, Place, Side
 from analysis.reproduce.folder import Made
 from analysis.reproduce.measures import MEASURES, REACHES, UNEVENNESS, first_round, unevenness

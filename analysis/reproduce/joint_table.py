@@ -27,7 +27,7 @@ from analysis.reproduce.folder import Made
 from analysis.runs.conditions import means, show
 from analysis.tables.cells import Cells, Condition
 from analysis.tables.pivot import Pivot, pivot, printed, to_csv
-from analysis.tables.text_table import TextTable
+from analysis.tables.typesetting import TextTable
 from search_spaces import run_folder
 from search_spaces.errors import UserError, sentence, short, unknown
 from search_spaces.metrics import METRICS

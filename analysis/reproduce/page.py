@@ -11,7 +11,7 @@ from pathlib import Path
 from analysis.figures import figure
 from analysis.figures._common import two_keys
 from analysis.labels import Labels
-from analysis.published.verdict import AGREES, DISAGREES
+from analysis.published.agreement import AGREES, DISAGREES
 from analysis.report.page import Page, command, escape, write
 from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region

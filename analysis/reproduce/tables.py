@@ -23,8 +23,8 @@ from typing import Any
 
 from analysis.figures._common import two_keys
 from analysis.labels import PERCENT, decimals, unit_in_files
+from analysis.published.agreement import AGREES, DISAGREES, UNKNOWN, Judged, judge
 from analysis.published.papers import OTHER_DATA, Published
-from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN, Judged, judge
 from analysis.reproduce.claims import NO_RESULT, NOT_RUN, ClaimTest, Decided, is_inside
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
 from analysis.reproduce.folder import Made
@@ -51,7 +51,7 @@ class Number:
     metric: str
     ours: Summary
     paper: Published | None
-    #: Its verdict is one of `analysis.published.verdict`, or why there is none.
+    #: Its verdict is one of `analysis.published.agreement`, or why there is none.
     judged: Judged
 
     @property

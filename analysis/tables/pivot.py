@@ -18,7 +18,7 @@ from analysis.labels import PERCENT, Labels, decimals, number, unit_in_files
 from analysis.stats import Summary, holm, paired, summarise
 from analysis.tables.cells import Cells, Condition, condition_label
 from analysis.tables.table import Table
-from analysis.tables.text_table import EMPTY, TextCell, TextTable
+from analysis.tables.typesetting import EMPTY, TextCell, TextTable
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, waits
 

@@ -1,4 +1,4 @@
-"""A table of typed values: raw in CSV and JSON, and as text for people, which `analysis.tables.text_table` writes for
+"""A table of typed values: raw in CSV and JSON, and as text for people, which `analysis.tables.typesetting` writes for
 the terminal, as LaTeX, Markdown and HTML."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from analysis.labels import number
-from analysis.tables.text_table import TextCell, TextTable
+from analysis.tables.typesetting import TextCell, TextTable
 from search_spaces.errors import visible
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from analysis.estimate import configuration, sentences, verdict
 from analysis.labels import Labels, number
 from analysis.runs import Run
 from analysis.runs.race import first_of, trials_named
-from analysis.tables.text_table import markdown
+from analysis.tables.typesetting import markdown
 from search_spaces.metrics import SHARES
 from search_spaces.shell import quote
 

@@ -8,7 +8,7 @@ the cache like any other, where they stay: what a name means is not asked for ag
 hash. `hf:FOLDER` is a folder that `save_to_disk` wrote, or one with files that `load_dataset` reads.
 
 Of Hugging Face: the part `train`, and `test` or else `validation`. A column of images and one of labels (`label` names
-it, where it is not the only column of classes), or a table, as `trainables.data.table` has it. Of torchvision: the
+it, where it is not the only column of classes), or a table, as `trainables.data.own_table` has it. Of torchvision: the
 classes of `torchvision.datasets` whose items are an image and a number.
 """
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from search_spaces.errors import Shown, UserError, nearest, sentence
 from search_spaces.files import given
-from trainables.data import cache, own, table
+from trainables.data import cache, own, own_table
 from trainables.data.dataset import Dataset, Raw
 from trainables.data.own import Reference
 
@@ -92,7 +92,7 @@ def _of_hugging_face(name: str, asked: Reference, size: tuple[int, int] | None) 
     kinds = {column: type(feature).__name__ for column, feature in train.features.items()}
     images = [column for column, kind in kinds.items() if kind == "Image"]
     if not images:
-        return table.of_frames([part.to_pandas() for part in chosen], asked.label, asked.client, where)
+        return own_table.of_frames([part.to_pandas() for part in chosen], asked.label, asked.client, where)
     label = _label(asked.label, [column for column, kind in kinds.items() if kind == "ClassLabel"], kinds, where)
     if asked.client is not None:
         raise UserError(sentence("client", "left out for images, whose clients are drawn", asked.client, where))
@@ -145,7 +145,7 @@ def _labelled(x: list[NDArray[Any]], values: list[NDArray[Any]], names: tuple[st
     found, y = own.labels_of(values, keys, where)
     if names and all(name.isdigit() and int(name) < len(names) for name in found):
         found = tuple(names[int(name)] for name in found)
-    table.at_least_two(found, where)
+    own_table.at_least_two(found, where)
     return own.images_of(x, ("image",) * len(x), y, found, where)
 
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.files import given as path_of
-from trainables.data import cache, pictures, table
+from trainables.data import cache, own_table, pictures
 from trainables.data.dataset import Dataset, Images, Labels, Raw, Split, from_arrays, standardised, stratified
 
 #: An archive may be so many times as large unpacked; beyond `SMALL` bytes more is a bomb and no images.
@@ -54,7 +54,7 @@ _VERSION = 2
 
 
 #: Files that may be a data set.
-SUFFIXES = (".npz", *table.SUFFIXES)
+SUFFIXES = (".npz", *own_table.SUFFIXES)
 WHAT = "a folder of images, an .npz file or a table (.csv, .parquet)"
 OPTIONS = ("label", "client", "resize", "samples")
 #: What samples of two dimensions may be.
@@ -120,8 +120,8 @@ def load(asked: Reference, path: Path) -> Dataset:
         return _load_folder(path, asked.size(), name)
     options = [asked.label, asked.client, asked.samples] if asked != Reference(asked.path) else []
     key = cache.key(path.suffix.removeprefix("."), _VERSION, *options, content_of([path]))
-    if path.suffix in table.SUFFIXES:
-        return cache.prepare(key, name, name, lambda work: table.read(path, asked.label, asked.client))
+    if path.suffix in own_table.SUFFIXES:
+        return cache.prepare(key, name, name, lambda work: own_table.read(path, asked.label, asked.client))
     return cache.prepare(key, name, name, lambda work: read_npz(path, asked.label, asked.client, asked.samples))
 
 
@@ -157,7 +157,7 @@ def _load_folder(root: Path, size: tuple[int, int] | None, title: str) -> Datase
             raise UserError(
                 sentence("A folder of images", "filled with one sub-folder per class", Shown("none"), str(part))
             )
-    table.at_least_two(list(map(repr, listed[0])), str(parts[0]))
+    own_table.at_least_two(list(map(repr, listed[0])), str(parts[0]))
     extra = sorted(set(listed[-1]) - set(listed[0]))
     if extra:
         raise UserError(
@@ -223,7 +223,7 @@ def read_npz(path: Path, label: str | None = None, client: str | None = None, sa
         if len(first) == 0:
             raise UserError(sentence(chosen[place // each * each], "at least one image", Shown("none"), where))
     names, numbers = labels_of(y, key_y, where)
-    table.at_least_two(names, where)
+    own_table.at_least_two(names, where)
     owners, of = labels_of(owner, chosen[2::each], where, what="clients") if client is not None else ((), None)
     if any(part.ndim == 2 for part in x):
         usual = "tokens" if all(part.dtype.kind in "iu" for part in x) else "vectors"
@@ -257,9 +257,9 @@ def _vectors(
         _finite_numbers(part, key, where)
     if len(x) == 1:
         of = owner[0] if owner is not None else np.zeros_like(y[0])
-        return table.split(small[0], y[0], names, of, owners, where, vocabulary)
+        return own_table.split(small[0], y[0], names, of, owners, where, vocabulary)
     of_both = (owner[0], owner[1]) if owner is not None else None
-    return table.vectors((small[0], small[1]), (y[0], y[1]), names, of_both, owners, vocabulary)
+    return own_table.vectors((small[0], small[1]), (y[0], y[1]), names, of_both, owners, vocabulary)
 
 
 def _vocabulary(x: list[NDArray[Any]], keys: tuple[str, ...], given: NDArray[Any] | None, where: str) -> int:

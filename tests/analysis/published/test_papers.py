@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.published import papers
-from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN
+from analysis.published.agreement import AGREES, DISAGREES, UNKNOWN
 from analysis.runs import load_run
 from search_spaces.metrics import METRICS
 from tests.analysis import synthetic

@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy.stats import t
 
-from analysis.published.verdict import AGREES, DISAGREES, UNKNOWN, judge
+from analysis.published.agreement import AGREES, DISAGREES, UNKNOWN, judge
 from analysis.stats import summarise
 
 NAN = math.nan

@@ -10,7 +10,7 @@ import pytest
 from analysis.pivots import pivots
 from analysis.report.table_picture import BROAD, text_table_picture
 from analysis.tables.pivot import Pivot, printed
-from analysis.tables.text_table import EMPTY, TextCell, TextTable
+from analysis.tables.typesetting import EMPTY, TextCell, TextTable
 from search_spaces.errors import UserError
 from tests.analysis import varied
 
