@@ -6,6 +6,7 @@ benchmark compares them).
     pooling, then ReLU        ReLU on the whole map, then pooling
     fused SGD and Adam        the default ones
     frozen teachers           gradients of their weights are gathered, as where nobody froze them
+    `trainables.kernels`      PyTorch's own operations, which are the kernels' references
 
 Must be called before anything of `trainables` is imported.
 """
@@ -42,6 +43,25 @@ def apply() -> None:
     nn.Module.requires_grad_ = lambda self, requires_grad=True: freeze(self, True) if requires_grad else self  # type: ignore[method-assign]
     for optimiser in (torch.optim.SGD, torch.optim.Adam):
         optimiser.__init__ = _unfused(optimiser.__init__)  # type: ignore[method-assign, misc]
+    _without_kernels()
+
+
+def _without_kernels() -> None:
+    """The references in place of the kernels, before a model or a method takes them by name."""
+    from trainables.kernels import convolution, distances, pooling, upsampling
+
+    convolution.Convolution.forward = nn.Conv2d.forward  # type: ignore[method-assign]
+    upsampling.Upsampling.forward = nn.ConvTranspose2d.forward  # type: ignore[method-assign]
+    distances.mean_squares = distances.plain
+    pooling.max_pool, pooling.padded = pooling.plain_max_pool, F.pad
+    from trainables.kernels import normalisation  # only now: it pools with what `pooling` has
+
+    for name in ("normalised", "normalised_by"):
+        setattr(normalisation, f"{name}_and_pooled", _then_pooled(getattr(normalisation, name), pooling.max_pool))
+
+
+def _then_pooled(compute: Callable[..., Tensor], pool: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    return lambda *args: pool(compute(*args))
 
 
 def _drawn_in(layout: torch.memory_format, draw: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -14,6 +14,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels.convolution import Convolution
 from trainables.models.base import Axis, Model, Shape
 from trainables.models.layers import BatchNorm
 
@@ -27,7 +28,7 @@ class CNN(Model):
         channels, axis = shape[0], None
         for i, size in enumerate(widths):
             out_axis, out = Axis(f"conv{i + 1}"), self.channels(f"conv{i + 1}", size)
-            self.convs.append(nn.Conv2d(channels, out, 3, padding=1))
+            self.convs.append(Convolution(channels, out, 3, padding=1))
             self.norms.append(BatchNorm(out))
             self.declare(f"convs.{i}", out_axis, axis)
             self.declare(f"norms.{i}", out_axis)

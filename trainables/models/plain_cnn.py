@@ -17,6 +17,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels.convolution import Convolution
 from trainables.kernels.pooling import max_pool
 from trainables.models.base import Axis, Model, Shape
 
@@ -36,7 +37,7 @@ class PlainCNN(Model):
         channels, axis, sides = shape[0], None, list(shape[1:])
         for i, size in enumerate(widths):
             out_axis, out = Axis(f"conv{i + 1}"), self.channels(f"conv{i + 1}", size)
-            self.convs.append(nn.Conv2d(channels, out, kernel, padding=padding))
+            self.convs.append(Convolution(channels, out, kernel, padding=padding))
             self.declare(f"convs.{i}", out_axis, axis)
             sides = [side + 2 * padding - kernel + 1 for side in sides]
             if min(sides) >= 2:

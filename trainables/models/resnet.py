@@ -22,6 +22,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels.convolution import Convolution
 from trainables.models.base import Axis, Model, Shape
 from trainables.models.layers import BatchNorm
 
@@ -32,8 +33,8 @@ class _Block(nn.Module):
     def __init__(self, into: int, middle: int, out: int, stride: int, reshape: bool) -> None:
         super().__init__()
         self.norm1, self.norm2 = BatchNorm(into), BatchNorm(middle)
-        self.conv1 = nn.Conv2d(into, middle, 3, stride, padding=1, bias=False)
-        self.conv2 = nn.Conv2d(middle, out, 3, padding=1, bias=False)
+        self.conv1 = Convolution(into, middle, 3, stride, padding=1, bias=False)
+        self.conv2 = Convolution(middle, out, 3, padding=1, bias=False)
         self.shortcut = nn.Conv2d(into, out, 1, stride, bias=False) if reshape else None
 
     def forward(self, x: Tensor, scaled: Callable[[Tensor], Tensor]) -> Tensor:

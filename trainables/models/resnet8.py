@@ -19,6 +19,7 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels.convolution import Convolution
 from trainables.models.base import Axis, Model, Shape
 
 _WIDTHS = (64, 64, 128, 256)
@@ -75,8 +76,8 @@ class ResNet8(Model):
         return x.mean(dim=(2, 3))
 
 
-def _conv(into: int, out: int, kernel: int, stride: int) -> nn.Conv2d:
-    return nn.Conv2d(into, out, kernel, stride, padding=kernel // 2, bias=False)
+def _conv(into: int, out: int, kernel: int, stride: int) -> Convolution:
+    return Convolution(into, out, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def _norm(channels: int) -> nn.GroupNorm:
