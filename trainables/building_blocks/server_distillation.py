@@ -1,13 +1,13 @@
 """Server-side data-free distillation: what DFRD, FedFTG, DENSE and DHF share.
 
 A conditional generator makes images `s = G(o(z, y))`; the round's local models, frozen, teach on them. Here are the
-declared settings, the label distribution and class weights from clients' label counts, the frozen teachers, the draws
-and the two alternating phases. What the generator and the student minimise is each method's own.
+declared settings, the label distribution and class weights from clients' label counts, the draws and the two
+alternating phases. What the generator and the student minimise is each method's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -18,10 +18,9 @@ from trainables.building_blocks.parameter_kinds import adam_lr, sgd_lr, temperat
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
 from trainables.kernels.optimisers import SGD, Adam
-from trainables.models import Model
-from trainables.params import on, put, unpack
+from trainables.params import on, put
 from trainables.rng import Rng
-from trainables.wire import Params, Upload
+from trainables.wire import Params
 
 
 @dataclass(frozen=True)
@@ -136,57 +135,6 @@ def label_distribution(counts: Tensor | None, clients: int, classes: int) -> Lab
     total = counts.sum(dim=0)
     weights = torch.where(total > 0, counts / total, 1.0 / clients)
     return LabelDistribution(weights.float(), (total / total.sum()).float())
-
-
-class Teachers:
-    """The round's local models, frozen, in evaluation mode; one working module per upload."""
-
-    def __init__(
-        self,
-        fed: Federation,
-        uploads: Iterable[Upload],
-        network: Callable[[int, str], Model] | None = None,
-        *,
-        scaler: bool = False,
-    ) -> None:
-        """`network(client, role)` is the module of a client's architecture; by default the federation's at the client's
-        width, with the `scaler` that the client trained with (it matters where running statistics are kept)."""
-        self.modules: list[Model] = []
-        for place, upload in enumerate(uploads):
-            role = f"teacher {place}"
-            module = (
-                fed.network(fed.widths[upload.client], role=role, scaler=scaler)
-                if network is None
-                else network(upload.client, role)
-            )
-            put(module, unpack("model", upload.payload))
-            module.eval().requires_grad_(False)
-            self.modules.append(module)
-
-    def each(self, images: Tensor) -> Tensor:
-        """Every model's logits: images `(B, ...)` to `(S, B, C)`. Differentiable in the images."""
-        return torch.stack([module(images) for module in self.modules])
-
-    def logits(self, images: Tensor, weights: Tensor) -> Tensor:
-        """The ensemble `u_T = Σ_i τ_i f_i(s)`: images `(B, ...)`, weights `(S, B)` to `(B, C)`. Differentiable in the
-        images."""
-        return _weighted_sum((module(images) for module in self.modules), weights)
-
-    def features_and_logits(self, images: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The ensembles of features `(B, p)` and of logits `(B, C)`, for models of one feature width p."""
-        features = [module.features(images) for module in self.modules]
-        logits = (module.head(v) for module, v in zip(self.modules, features, strict=True))
-        return _weighted_sum(features, weights), _weighted_sum(logits, weights)
-
-
-def _weighted_sum(terms: Iterable[Tensor], weights: Tensor) -> Tensor:
-    """`Σ_i weights[i] · term_i` of terms `(B, ...)`, summed in order; weights `(S, B)`."""
-    total: Tensor | None = None
-    for term, weight in zip(terms, weights, strict=True):
-        share = weight[:, None] * term
-        total = share if total is None else total + share
-    assert total is not None
-    return total
 
 
 @dataclass

@@ -57,9 +57,9 @@ from trainables.building_blocks.server_distillation import (
     Batch,
     Phases,
     ServerDistillation,
-    Teachers,
     label_distribution,
 )
+from trainables.building_blocks.teachers import Teachers
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.local import LocalJob, client_of
 from trainables.method import Method
@@ -160,7 +160,8 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(state.round + 1, model, state.generator)
-    teachers, labels = Teachers(fed, uploads, scaler=config.scaler), label_distribution(None, len(uploads), fed.classes)
+    teachers = Teachers(fed, uploads, scaler=config.scaler, apart=config.beta_bn > 0)
+    labels = label_distribution(None, len(uploads), fed.classes)
     tau = labels.weights.to(fed.device)
     reported = [unpack("statistics", u.payload) for u in uploads]
     phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)

@@ -55,11 +55,11 @@ from trainables.building_blocks.server_distillation import (
     LabelDistribution,
     Phases,
     ServerDistillation,
-    Teachers,
     generator_module,
     moving_average,
 )
 from trainables.building_blocks.submodels import extract
+from trainables.building_blocks.teachers import Teachers
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob
 from trainables.method import Limit, Method, Painter

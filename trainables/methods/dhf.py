@@ -57,9 +57,9 @@ from trainables.building_blocks.server_distillation import (
     Batch,
     Phases,
     ServerDistillation,
-    Teachers,
     label_distribution,
 )
+from trainables.building_blocks.teachers import Teachers
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method, Painter

@@ -54,7 +54,8 @@ from trainables.building_blocks.distillation_bases import (
     preliminary,
 )
 from trainables.building_blocks.losses import diversity, kl_rows
-from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation, Teachers
+from trainables.building_blocks.server_distillation import Batch, Phases, ServerDistillation
+from trainables.building_blocks.teachers import Teachers
 from trainables.federation import Federation
 from trainables.method import Method
 from trainables.methods.dfrd import CHANNELS, download, job

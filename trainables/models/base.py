@@ -61,6 +61,9 @@ class Model(nn.Module):
     convolutions: Literal["default", "he"] = "default"
     #: Whether samples are sequences of tokens; its constructor then also takes the size of the vocabulary.
     reads_tokens = False
+    #: Whether channels meet in convolutions and linear layers alone, so that several narrow models can be laid side by
+    #: side as one (`side_by_side`).
+    separable = False
     #: Whether `draw` says how its weights are drawn, in place of `initialise`.
     draws_itself = False
 

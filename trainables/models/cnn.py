@@ -22,6 +22,8 @@ from trainables.models.layers import BatchNorm
 class CNN(Model):
     """Groups `conv1` … `convN`, one per layer."""
 
+    separable = True
+
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool, *, widths: tuple[int, ...]) -> None:
         super().__init__(shape, classes, rate, scaler)
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()

@@ -24,6 +24,8 @@ from trainables.models.layers import BatchNorm
 class LeNetCode(Model):
     """Groups `conv1` (16), `conv2` (32) and `fc` (`hidden`)."""
 
+    separable = True
+
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool, *, hidden: int) -> None:
         super().__init__(shape, classes, rate, scaler)
         channels, height, width = shape

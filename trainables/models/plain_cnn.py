@@ -28,6 +28,8 @@ _SMALL = 16
 class PlainCNN(Model):
     """Groups `conv1` … `convN`, one per convolution, and `fc` (512)."""
 
+    separable = True
+
     def __init__(
         self, shape: Shape, classes: int, rate: float, scaler: bool, *, widths: tuple[int, ...], kernel: int, pad: bool
     ) -> None:

@@ -48,6 +48,8 @@ class _Block(nn.Module):
 class ResNet(Model):
     """Groups `stage1` … `stage4` and, per block, `stage{s}.{block}`."""
 
+    separable = True
+
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool, *, blocks: tuple[int, ...]) -> None:
         super().__init__(shape, classes, rate, scaler)
         axis, channels = Axis("stage1"), self.channels("stage1", _WIDTHS[0])

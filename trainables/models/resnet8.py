@@ -29,6 +29,7 @@ class ResNet8(Model):
     """`feature_width` is 256 at rate 1."""
 
     convolutions = "he"
+    separable = True
 
     def __init__(self, shape: Shape, classes: int, rate: float, scaler: bool) -> None:
         super().__init__(shape, classes, rate, scaler)
