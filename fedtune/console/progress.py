@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Style = Literal["live", "notebook", "plain", "quiet"]
 #: Seconds between two lines where there is no terminal.
 HEARTBEAT = 4.0
-#: Rounds per second and the time left are estimated from the last so many seconds.
+#: Rounds per second are counted over the last so many seconds.
 WINDOW = 60.0
 
 
@@ -73,6 +73,8 @@ class ProgressDisplay:
     values: list[tuple[float, ...]] = field(default_factory=list)
     #: The conditions of the experiment, by key.
     varied: Collection[str] = ()
+    #: Seconds that a round of each running trial takes by its price, and one of trials to come; None until it is known.
+    expected: tuple[Mapping[int, float], float] | None = None
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -111,6 +113,11 @@ class ProgressDisplay:
             trial.round = round_
             if values is not None:
                 trial.metrics = tuple(values)
+
+    def expect(self, expected: tuple[Mapping[int, float], float] | None) -> None:
+        """What rounds are expected to take (`expected`)."""
+        with self._lock:
+            self.expected = expected
 
     def put_back(self, number: int) -> None:
         """A trial that stopped, to be started again later."""
@@ -190,7 +197,7 @@ class ProgressDisplay:
 
     def line(self) -> str:
         """One line with the best value first, so that a narrow terminal shows it: `12.3 s  best 0.81 (trial 7)  4 of 30
-        trials: 3 done, 1 pruned, 0 failed, 2 running  3.1 rounds/s  at most 2 min left`."""
+        trials: 3 done, 1 pruned, 0 failed, 2 running  3.1 rounds/s  about 2 min left`."""
         with self._lock:
             parts = [f"{time.monotonic() - self._started:6.1f} s"]
             if self.phase:
@@ -258,12 +265,20 @@ class ProgressDisplay:
         return (len(self._ticks) - 1) / max(1e-9, now - self._ticks[0])
 
     def _speed(self) -> str:
-        rate = self.rate()
-        if rate <= 0:
-            return ""
-        done, total = self._rounds()
-        rounds = max(0, total - done)
-        return f"{rate:.2g} rounds/s  at most {duration(rounds / rate)} left"
+        rate, left = self.rate(), self._left()
+        parts = [f"{rate:.2g} rounds/s"] if rate > 0 else []
+        return "  ".join([*parts, f"about {duration(left)} left"] if left is not None else parts)
+
+    def _left(self) -> float | None:
+        """Seconds that what is left takes, by the prices of the trials that run and of those that ended before."""
+        if self.expected is None:
+            return None
+        prices, coming = self.expected
+        e, (done, total) = self.experiment, self._rounds()
+        under_way = {number: e.rounds - trial.round for number, trial in self.running.items()}
+        own = [rounds * prices.get(number, coming) for number, rounds in under_way.items()]
+        rest = max(0, total - done - sum(under_way.values())) * coming
+        return max([(sum(own) + rest) / e.concurrency, *own])
 
     def _rounds(self) -> tuple[int, int]:
         """How many rounds are over, those that stopped trials were spared included, and of how many."""

@@ -28,6 +28,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from search_spaces import run_folder
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from fedtune.decisions.history import History
     from search_spaces.dimension import Dimension
     from search_spaces.parameter import Parameter
     from search_spaces.space import Space
@@ -51,6 +53,8 @@ SPREAD, OPTION, LEVEL = 0.4, 0.7, 10.0
 NOISE, ROUND, TIMED = 0.15, 0.3, 0.3
 #: Seconds that a trial needs beside its rounds, before any has told: where it finds a process, and where one starts.
 START, COLD = 2.0, 6.0
+#: From so many trials that ended last it is told how long what is left takes.
+LAST = 50
 
 
 class Starts(NamedTuple):
@@ -119,6 +123,41 @@ def learnt(
     evidence = design.T @ (weights * np.log(seconds)) + means / variances
     coefficients = np.linalg.solve(precision, evidence)
     return Prices(space, start, tuple(float(one) for one in coefficients))
+
+
+class Forecast(NamedTuple):
+    """What is left of a search is expected to take these seconds."""
+
+    #: By the number of a trial that runs: for each round.
+    running: Mapping[int, float]
+    #: For each round of trials to come, those that a stopped trial is spared included where the search is no race.
+    coming: float
+
+
+def forecast(history: History, running: Iterable[int]) -> Forecast | None:
+    """By the trials of every run that ended last; None while there are none. A trial that runs is told by the price of
+    its configuration, and trials to come as those before them were: samplers go on where good ones were found, and
+    rules stop as many as they did."""
+    seconds, rounds = 0.0, 0
+    prices: dict[int, Prices | None] = {}
+    for place, part in enumerate(history.parts):
+        own = history.trials[place]
+        last = (own[number] for number in reversed(list(own)) if number >= part.experiment.taken)
+        ended = list(islice((trial for trial in last if trial.state.is_finished()), LAST))
+        prices[place] = learnt(part.space, ended)
+        for trial in ended:
+            seconds += float(trial.user_attrs.get("seconds", 0.0))
+            ran = int(trial.user_attrs.get("rounds", 0))
+            rounds += ran if part.experiment.races else part.experiment.rounds
+    if not seconds:
+        return None
+    coming = seconds / rounds
+    known = {number: prices[history.order[number][0]] for number in running}
+    of_running = {
+        number: coming if price is None else price.of_a_round(history.trial(number).params)
+        for number, price in known.items()
+    }
+    return Forecast(of_running, coming)
 
 
 # -- what changes the arithmetic ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions.confirmation import late
+from fedtune.decisions.prices import forecast
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.retries import Retries
@@ -156,6 +157,7 @@ class TuneSession:
                 job = self._job(proposal)
                 self._live[trial_id] = proposal.number
                 self.watch.started(proposal.number, proposal.values)
+                self.watch.expect(forecast(self.queue.history, self._live.values()))
                 for tracker in self.trackers:
                     tracker.start(proposal.number, proposal.own, proposal.part.folder, proposal.values)
         if job is None:
@@ -277,6 +279,7 @@ class TuneSession:
         # Ray tells of a trial's last round with its end only.
         self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
+        self.watch.expect(forecast(self.queue.history, self._live.values()))
 
     def failed(self, trial_id: str, said: str) -> None:
         """Ray says this of a process that died; `complete` is called next."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from optuna.trial import TrialState, create_trial
 from scipy.optimize import minimize
 
 from fedtune.decisions import prices
+from fedtune.decisions.history import History
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
 from search_spaces.space import Space
@@ -124,3 +127,28 @@ def test_a_trial_is_its_rounds_and_what_it_needs_beside_them() -> None:
     found = prices.learnt(space(), trials, start=2.5)
     assert found is not None
     assert found.of_a_trial(params, 20) == pytest.approx(2.5 + 20 * found.of_a_round(params))
+
+
+@pytest.mark.parametrize("races", [False, True])
+def test_what_is_left_is_foretold_by_configuration(races: bool) -> None:
+    """One trial ran all ten rounds, one was stopped after five; two run, one of them ten times as dear. A search counts
+    the rounds that the stopped one was spared, a race does not. Results of earlier runs say nothing of this machine."""
+    cheap, dear = ({"local_steps": steps, "batch_size": 8, "lr": 0.1} for steps in (10, 100))
+    trials = [ended(0, cheap, 900.0), ended(1, cheap, 10.0), ended(2, dear, 50.0, rounds=5)]
+    for number, params in ((3, dear), (4, cheap)):
+        kinds = space().distributions()
+        trials.append(create_trial(state=TrialState.RUNNING, params=params, distributions=kinds))
+        trials[-1].number = number
+    asked = SimpleNamespace(taken=1, races=races, rounds=10)
+    part = SimpleNamespace(experiment=asked, space=space())
+    order = [(0, number) for number in range(5)]
+    history: Any = History([part], [dict(enumerate(trials))], order)  # type: ignore[list-item]
+    found = prices.forecast(history, (3, 4))
+    assert found is not None
+    assert found.coming == pytest.approx(60 / (15 if races else 20))
+    price = prices.learnt(space(), trials[1:3])
+    assert price is not None
+    assert found.running == pytest.approx({3: price.of_a_round(dear), 4: price.of_a_round(cheap)})
+    assert found.running[3] > 3 * found.running[4]
+    nothing: Any = History([part], [dict(enumerate(trials[:1]))], order[:1])  # type: ignore[list-item]
+    assert prices.forecast(nothing, ()) is None
