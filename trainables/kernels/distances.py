@@ -3,7 +3,8 @@
     plain(v)[j, k] = mean_i (v_ji - v_ki)²
 
 At a batch of images PyTorch's way reads and writes `(B, B, n)` numbers from memory a dozen times, which was a fifth of
-a server step. Here a few rows at a time are compared with all others, so that their differences stay in the cache.
+a server step. Here a few rows at a time are compared with all others, so that their differences stay in the cache, and
+the gradient is one sum over them, where PyTorch's runs back through every operation.
 """
 
 from __future__ import annotations
@@ -26,10 +27,8 @@ def plain(values: Tensor) -> Tensor:
 
 
 def mean_squares(values: Tensor) -> Tensor:
-    """What `plain` computes of rows `(B, n)`, `(B, B)`: by `plain` itself on a GPU or where all differences fit into
-    the cache."""
-    fits = values.device.type != "cpu" or len(values) * values.numel() <= _CACHED
-    return plain(values) if fits else _MeanSquares.apply(values)
+    """What `plain` computes of rows `(B, n)`, `(B, B)`: by `plain` itself on a GPU."""
+    return plain(values) if values.device.type != "cpu" else _MeanSquares.apply(values)
 
 
 class _MeanSquares(torch.autograd.Function):
@@ -48,24 +47,16 @@ class _MeanSquares(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """`Σ_k 2 (g_jk + g_kj)(v_j - v_k)/n`, each of the two sums by itself."""
+        """`Σ_k 2 (g_jk + g_kj)(v_j - v_k)/n`."""
         (values,) = ctx.saved_tensors
-        gradient = gradient / values.shape[1]
-        parts = []
         size = _rows_at_once(values)
-        if size == 1 and torch.equal(
-            gradient, gradient.t()
-        ):  # as of a mean: the two sums have the same terms in the same order
-            return torch.stack(
-                [(row - values).mul_(own).sum(dim=0) for row, own in zip(values, 4 * gradient[:, :, None], strict=True)]
-            )
-        for rows, own, others in zip(
-            values.split(size), gradient.split(size), gradient.split(size, dim=1), strict=True
-        ):
-            as_first = (own[:, :, None] * (2 * (rows[:, None] - values[None]))).sum(dim=1)
-            as_second = (others[:, :, None] * (2 * (values[:, None] - rows[None]))).neg_().sum(dim=0)
-            parts.append(as_first + as_second)
-        return torch.cat(parts)
+        both = (gradient + gradient.t()) * (2 / values.shape[1])
+        return torch.cat(
+            [
+                (rows[:, None] - values[None]).mul_(own[:, :, None]).sum(dim=1)
+                for rows, own in zip(values.split(size), both.split(size), strict=True)
+            ]
+        )
 
 
 def _rows_at_once(values: Tensor) -> int:

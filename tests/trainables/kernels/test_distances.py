@@ -1,4 +1,4 @@
-"""Distances taken a few rows at a time against the plain formula: values and gradients."""
+"""Distances of all pairs of rows against the plain formula: values and gradients."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784), (65, 768), (256, 33)])
+@pytest.mark.parametrize(("batch", "size"), [(64, 3072), (64, 784), (65, 768), (256, 33), (8, 5)])
 @pytest.mark.parametrize("alike", [False, True])
 def test_distances_taken_a_few_rows_at_a_time_are_those_of_the_printed_formula(
     batch: int, size: int, alike: bool
 ) -> None:
-    """What does not fit a cache goes another way: values and gradients. Of images almost alike a shortcut would
-    cancel."""
+    """Values and gradients, of all rows at once and of a few. Of images almost alike a shortcut would cancel."""
     values = 0.5 + 1e-4 * random(batch, size).float() if alike else random(batch, size).float().tanh()
     weights = random(batch, batch, seed=1).float()
 
