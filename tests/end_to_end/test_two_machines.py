@@ -1,5 +1,6 @@
-"""Clusters of machines that share no disk: all but the first are processes with a file system of their own, in which
-the folders of runs, data and cache are empty. `make cluster-test` runs this file."""
+"""Clusters of machines that share no disk and no loopback: each is processes with a network of its own, joined to the
+others by a bridge, and all but the first have a file system of their own, in which the folders of runs, data and cache
+and the shared memory are empty. `make cluster-test` runs this file."""
 
 from __future__ import annotations
 
@@ -28,22 +29,57 @@ ALONE = ["unshare", "-m", "sh", "-c"]
 
 
 def can_unshare() -> bool:
-    """Whether this user may give a process a file system of its own."""
-    mounts = "mount -t tmpfs none /mnt"
-    return shutil.which("unshare") is not None and not subprocess.run([*ALONE, mounts], capture_output=True).returncode
+    """Whether this user may give a process a file system and a network of its own."""
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        return False
+    tried = "mount -t tmpfs none /mnt && ip link add hub type bridge && ip link add one type veth peer name two"
+    return not subprocess.run(["unshare", "-mn", "sh", "-c", tried], capture_output=True).returncode
 
 
-pytestmark = pytest.mark.skipif(not can_unshare(), reason="needs the right to mount")
+pytestmark = pytest.mark.skipif(
+    not can_unshare(), reason="needs unshare, ip, and the right to make file systems and networks"
+)
 
 HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit 1; shift; done; shift; exec "$@"'
 NODE = "import sys; from ray.scripts.scripts import cli; cli(['start', '--block', '--num-cpus', '1', *sys.argv[1:]])"
 
 
 @contextlib.contextmanager
-def machine(settings: dict[str, str], *words: str, hidden: Sequence[Path] = ()) -> Iterator[subprocess.Popen[bytes]]:
-    """A machine of a cluster, which `ray start` starts; it sees nothing in the folders `hidden`."""
-    node = [sys.executable, "-c", NODE, *words, "--disable-usage-stats"]
-    command = [*ALONE, HIDE, "sh", *map(str, hidden), "--", *node] if hidden else node
+def networks(number: int) -> Iterator[list[str]]:
+    """The names of so many networks, of which the first has a bridge to all others. The n-th one, counted from 1, has
+    the address 10.77.0.n, and nothing else is reached from it."""
+    names = [f"fedtune-{secrets.token_hex(4)}-{place}" for place in range(1, number + 1)]
+    lines = [f"-n {names[0]} link add hub type bridge"]
+    for place, name in enumerate(names, 1):
+        own, hub = "eth0" if place > 1 else "hub", names[0]
+        if place > 1:
+            lines.append(f"-n {hub} link add port{place} type veth peer name eth0 netns {name}")
+            lines.append(f"-n {hub} link set port{place} master hub up")
+        lines += [f"-n {name} addr add 10.77.0.{place}/24 dev {own}", f"-n {name} link set {own} up"]
+        lines.append(f"-n {name} link set lo up")
+    try:
+        for line in [*(f"netns add {name}" for name in names), *lines]:
+            subprocess.run(["ip", *line.split()], check=True, capture_output=True)
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def inside(network: str) -> list[str]:
+    """What runs the command that follows there."""
+    return ["ip", "netns", "exec", network]
+
+
+@contextlib.contextmanager
+def machine(
+    settings: dict[str, str], network: str, *words: str, hidden: Sequence[Path] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A machine of a cluster, which `ray start` starts in that network; it sees nothing in the folders `hidden`."""
+    own = f"10.77.0.{network.rpartition('-')[2]}"
+    node = [sys.executable, "-c", NODE, "--node-ip-address", own, *words, "--disable-usage-stats"]
+    apart = [*ALONE, HIDE, "sh", "/dev/shm", *map(str, hidden), "--", *node]
+    command = [*inside(network), *(apart if hidden else node)]
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, env=os.environ | settings, stdout=said, stderr=subprocess.STDOUT)
         try:
@@ -83,23 +119,36 @@ def test_trials_of_machines_without_the_runs_come_home(
     shutil.copy(toy, own)
     asked = ("--trials", TRIALS, "--rounds", ROUNDS, "--slots", 2, "--no-confirm", "--scheduler", "none")
     with contextlib.ExitStack() as machines:
+        first, *others = machines.enter_context(networks(3))
         # In one place for sockets each: two machines do not share that either.
         places = [machines.enter_context(tempfile.TemporaryDirectory(prefix="ft", dir="/tmp")) for _ in "123"]
         head = ("--head", "--port", "0", "--include-dashboard", "false", "--temp-dir", places[0])
-        machines.enter_context(machine(settings, *head))
+        machines.enter_context(machine(settings, first, *head))
         noted = Path(places[0]) / "ray_current_cluster"
         address = waited(lambda: noted.read_text().strip() if noted.exists() else "", ".+")
-        second = machines.enter_context(machine(settings, "--address", address, "--temp-dir", places[1], hidden=hidden))
+        second = machines.enter_context(
+            machine(settings, others[0], "--address", address, "--temp-dir", places[1], hidden=hidden)
+        )
         monkeypatch.setenv("RAY_ADDRESS", address)
-        waited(lambda: alive(tmp_path), "2 machines")
-        command = [sys.executable, "-m", "fedtune", *map(str, searching(own, "apart", *asked)), "--address", address]
+        waited(lambda: alive(first, tmp_path), "2 machines")
+        command = [
+            *inside(first),
+            sys.executable,
+            "-m",
+            "fedtune",
+            *map(str, searching(own, "apart", *asked)),
+            "--address",
+            address,
+        ]
         said = machines.enter_context((tmp_path / "said").open("w"))
         search = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=subprocess.STDOUT)
         waited(lambda: str("are sent home" in (tmp_path / "said").read_text() or search.poll()), "True")
         for pid in family(second.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)
-        third = machines.enter_context(machine(settings, "--address", address, "--temp-dir", places[2], hidden=hidden))
+        third = machines.enter_context(
+            machine(settings, others[1], "--address", address, "--temp-dir", places[2], hidden=hidden)
+        )
         waited(lambda: str(runs_a_trial(third.pid) or search.poll()), "True")
         code = search.wait(300)
     assert code == 0, (tmp_path / "said").read_text()
@@ -134,13 +183,15 @@ def read(folder: Path) -> list[dict[str, object]]:
     return found
 
 
-def alive(cwd: Path) -> str:
-    """How many machines the cluster has, or why that is not known."""
+def alive(network: str, cwd: Path) -> str:
+    """How many machines the cluster has, as seen from that network, or why that is not known."""
     code = (
         "import ray; ray.init(address='auto', logging_level='ERROR'); "
         "print(sum(node['Alive'] for node in ray.nodes()), 'machines')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False)
+    done = subprocess.run(
+        [*inside(network), sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False
+    )
     return (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()[-1]
 
 
