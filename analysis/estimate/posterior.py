@@ -56,10 +56,10 @@ class Federations:
     """What was measured, a row per value: `configuration` (n,) places in `points`, `shares` (n, s) what each of s seeds
     has in it: 1 for a federation on that seed, 1/k in a mean over k; `value` (n,), `extra` (n, n) the covariance of
     what is wrong of the values beyond a seed's noise (`analysis.estimate.ends`). `points` (m, d): configurations in the
-    unit cube, the last `asked` of them without a value. `unstable`: places in `points`, of some with a value.
-    `last_round`: the variance of a last value beyond a seed's noise in these values. `running`: places of
-    configurations of which a federation is under way. Its value counts as known already, without moving any mean: what
-    is unknown of the others falls."""
+    unit cube, the last `asked` of them without a value; covariances between these are not computed. `unstable`: places
+    in `points`, of some with a value. `last_round`: the variance of a last value beyond a seed's noise in these values.
+    `running`: places of configurations of which a federation is under way. Its value counts as known already, without
+    moving any mean: what is unknown of the others falls."""
 
     points: Floats
     configuration: NDArray[np.int64]
@@ -75,7 +75,8 @@ class Federations:
 @dataclass(frozen=True)
 class Part:
     """One l, ρ and u: its weight, the scaled t distribution of all means, and a seed's own and shared variance. `mean`
-    and `square` (m,): centres and squared scales; `covariance` (m, k): with the k configurations that have values."""
+    and `square` (m,): centres and squared scales; `covariance` (m, k): with the k configurations that have values, run,
+    or are asked for jointly."""
 
     weight: float
     mean: Floats
@@ -122,6 +123,16 @@ class Posterior:
             apart = part.square[rows, None] + part.square[places] - 2 * part.covariance[np.ix_(rows, places)]
             found += part.weight * (apart + (part.mean[rows, None] - part.mean[places]) ** 2)
         return found
+
+    def of(self, ones: Sequence[int], others: Sequence[int]) -> Posterior:
+        """The beliefs about these `ones` alone, and at the last place about the mean of all `others`, each with the
+        covariances with all of them. All have values, run, or are asked for `jointly`."""
+        rows, places = list(ones), list(others)
+        return Posterior([_reduced(part, rows, places) for part in self.parts], self.freedom, self.last_round)
+
+    def foreseen(self, running: Sequence[int]) -> Posterior:
+        """The beliefs after one more value of each of the configurations `running`, which moves no mean."""
+        return Posterior([_foreseen(part, running) for part in self.parts], self.freedom, self.last_round)
 
     def _mixed(self, means: Sequence[Floats], scales: Sequence[Floats]) -> Floats:
         """(m,): the variance of a mixture of t distributions, by part their centres and squared scales (m,)."""
@@ -248,6 +259,16 @@ def posterior(found: Federations) -> Posterior:
     if found.running:
         parts = [_foreseen(part, found.running) for part in parts]
     return Posterior(parts, n - 1, found.last_round)
+
+
+def _reduced(part: Part, ones: list[int], others: list[int]) -> Part:
+    """The part as `Posterior.of` has it."""
+    with_them = part.covariance[np.ix_(ones, others)].mean(axis=1)[:, None]
+    of_them = part.covariance[np.ix_(others, others)].mean()
+    covariance = np.block([[part.covariance[np.ix_(ones, ones)], with_them], [with_them.T, of_them]])
+    mean = np.append(part.mean[ones], part.mean[others].mean())
+    square = np.append(part.square[ones], of_them)
+    return Part(part.weight, mean, square, covariance, part.own, part.shared)
 
 
 def _foreseen(part: Part, running: Sequence[int]) -> Part:

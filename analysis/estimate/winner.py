@@ -138,6 +138,8 @@ def standing(
     by_seed: BySeed | None = None,
     candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (),
     running: Sequence[FrozenTrial] = (),
+    *,
+    jointly: bool = False,
 ) -> Standing | None:
     """The standing after these trials of a search for one metric, or None where fewer than two federations ran to
     their end.
@@ -145,7 +147,7 @@ def standing(
     sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the curves by seed; without
     it a trial counts as one federation. candidates: configurations of which nothing is known, as (values, Optuna's
     distributions) by name; the belief covers them too. running: trials under way, of which it is known where they are
-    (`posterior.Federations`)."""
+    (`posterior.Federations`). jointly: whether it is asked too what the candidates tell of one another."""
     found = _measured(trials, sign, by_seed or {})
     if sum(m.complete for m in found) < 2:
         return None
@@ -168,7 +170,7 @@ def standing(
         _shares(found),
         ends.value,
         ends.covariance,
-        asked=len(candidates),
+        asked=0 if jointly else len(candidates),
         last_round=ends.last_round,
         unstable=tuple({place[m.configuration] for m in fallen}),
         running=under_way,

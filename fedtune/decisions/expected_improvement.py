@@ -18,11 +18,16 @@ Larochelle and Adams 2012, section 3.2). Trials of a search have the same rounds
 it does a dear one, so the rounds cancel. c(x) comes from the marks, never from a clock: with measured seconds the same
 seed would give other trials on another machine.
 
+Where many run, several are proposed at once, by one fit of the model: one for every `BESIDE` that run. They are chosen
+one after the other from among the same `JOINT` draws, and each that was chosen counts as one that runs for those after
+it. A trial is then proposed before its slot is free, so it sees a few results less, at most as many as there are slots
+by `BESIDE`; without that a thousand slots wait for their proposals.
+
 What the search has had already is not drawn again, as long as `TRIES` draws find anything else. While a trial can look
-at fewer than `FEWEST` others, or while fewer than two ran to their end, it is a point of a sequence that fills the
-space evenly (`fedtune.decisions.sampling.spread`), however many trials begin at once. A configuration that failed on a
-seed, or did not reach its target, counts as if it had ended with the worst value that any other trial had last: that of
-which nothing is known would promise much.
+at fewer than `FEWEST` others or fewer than are proposed at once, or while fewer than two ran to their end, it is a
+point of a sequence that fills the space evenly (`fedtune.decisions.sampling.spread`), however many trials begin at
+once. A configuration that failed on a seed, or did not reach its target, counts as if it had ended with the worst value
+that any other trial had last: that of which nothing is known would promise much.
 """
 
 from __future__ import annotations
@@ -32,7 +37,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from analysis.estimate import configuration, standing
+from analysis.estimate.posterior import Floats
 from analysis.estimate.winner import MOST, missed_target
 from fedtune.decisions.optuna_samplers import EI
 from fedtune.decisions.race import gain
@@ -50,6 +59,8 @@ if TYPE_CHECKING:
 
 #: Draws among which a proposal is chosen, and how many are drawn at most to find so many.
 CANDIDATES, TRIES = 200, 4000
+#: So many run for each that is proposed at once, and so many are drawn where that is more than one.
+BESIDE, JOINT = 32, 400
 #: So few trials say too little.
 FEWEST = 3
 
@@ -80,23 +91,34 @@ def proposed(
     seed: int,
     number: int,
     running: Sequence[FrozenTrial] = (),
-) -> FrozenTrial:
+    most: int = 1,
+) -> list[FrozenTrial]:
     """Trial `number` of a search with this `seed`, after the `known` trials, which have ended, while others are
-    `running`. had: values by name of all trials before it.
+    `running`, and those after it as far as they are proposed at once, at `most` so many. had: values by name of all
+    trials before it.
 
     sign: 1 where more is better, -1 where less is."""
     from optuna.trial import TrialState, create_trial
 
-    draws = _drawn(space, seed, number, {_key(params) for params in had})
-    chosen = best(draws, known, sign, space, running) if len(known) >= FEWEST else draws[0]
+    count = max(1, min(most, len(running) // BESIDE))
+    compared = len(known) >= max(FEWEST, count) and _two_are_whole(known)
+    drawn = (CANDIDATES if count == 1 else JOINT) if compared else 1
+    draws = _drawn(space, seed, number, {_key(params) for params in had}, drawn)
+    chosen = best(draws, known, sign, space, running, count) if compared else draws[:1]
     kinds = space.distributions()
-    return create_trial(
-        state=TrialState.RUNNING, params=dict(chosen), distributions={name: kinds[name] for name in chosen}
-    )
+    return [
+        create_trial(state=TrialState.RUNNING, params=dict(one), distributions={name: kinds[name] for name in one})
+        for one in chosen
+    ]
 
 
-def _drawn(space: Space, seed: int, number: int, had: Set[object]) -> list[dict[str, Value]]:
-    """Values by name: as many as are to be compared, without those that were `had` if others are found."""
+def _two_are_whole(known: Sequence[FrozenTrial]) -> bool:
+    """Whether there is something to compare. (From then on those that failed count as such, too.)"""
+    return sum(_whole(trial) for trial in known) >= 2
+
+
+def _drawn(space: Space, seed: int, number: int, had: Set[object], count: int = CANDIDATES) -> list[dict[str, Value]]:
+    """Values by name: `count` that are to be compared, without those that were `had` if others are found."""
     rng = generator(seed, number, "candidates")
     others = (uniform(space, rng) for _ in range(TRIES - 1))
     new: list[dict[str, Value]] = []
@@ -104,9 +126,9 @@ def _drawn(space: Space, seed: int, number: int, had: Set[object]) -> list[dict[
     for values in itertools.chain([spread(space, seed, number)], others):
         params = space.params(values)
         (old if _key(params) in had else new).append(params)
-        if len(new) == CANDIDATES:
+        if len(new) == count:
             break
-    return new or old[:CANDIDATES]
+    return new or old[:count]
 
 
 def _key(params: Mapping[str, Any]) -> object:
@@ -121,25 +143,44 @@ def best(
     sign: float,
     space: Space,
     running: Sequence[FrozenTrial] = (),
-) -> Mapping[str, Any]:
+    count: int = 1,
+) -> list[Mapping[str, Any]]:
     """Of the `draws`, values by name, the one that promises most per cost after the `known` trials, beside the
-    `running` ones."""
-    if sum(_whole(trial) for trial in known) < 2:  # those that failed count as such, too, from here on
-        return draws[0]
+    `running` ones; then the one that promises most beside it as well, up to `count` of them."""
+    if not _two_are_whole(known):
+        return [draws[0]]
     kinds = space.distributions()
     asked = [(params, {name: kinds[name] for name in params}) for params in draws]
-    found = standing(_told(known, sign), sign, candidates=asked, running=running)
+    found = standing(_told(known, sign), sign, candidates=asked, running=running, jointly=count > 1)
     if found is None:  # the same federation twice
-        return draws[0]
-    mean = found.belief.mean
+        return [draws[0]]
+    costs = [cost.of_a_round(space.search, params) for params in draws]
+    mean, places = found.belief.mean, found.candidates
     expected = max(mean[place] for place in (found.ranking[0], *found.running))
-    gains = [gain(float(mean[place] - expected), math.sqrt(found.beside[place])) for place in found.candidates]
-    near = found.belief.squared(found.candidates, found.running) < found.belief.own
-    alike = [bool(row.any()) for row in near]
-    if not all(alike):
+    alike = np.any(found.belief.squared(places, found.running) < found.belief.own, axis=1)
+    worth = _worth(mean[[*places]] - expected, found.beside[[*places]], alike, costs)
+    chosen = [int(np.argmax(worth))]
+    if count > 1:
+        belief = found.belief.of(places, found.able)
+        apart = belief.mean[:-1] - expected
+        while len(chosen) < min(count, len(draws)):
+            belief = belief.foreseen(chosen[-1:])
+            # (Of those that ran it stays as it was: a thousand of them would have to be foreseen again.)
+            near = np.any(belief.squared(range(len(draws)), chosen) < belief.own, axis=1)
+            apart = apart - max(apart[chosen[-1]], 0.0)
+            worth = _worth(apart, belief.beside([len(draws)])[:-1], alike | near, costs)
+            worth[chosen] = -math.inf
+            chosen.append(int(np.argmax(worth)))
+    return [draws[place] for place in chosen]
+
+
+def _worth(apart: Floats, variance: Floats, alike: NDArray[np.bool_], costs: Sequence[float]) -> Floats:
+    """(n,): what each of n configurations promises per cost. apart: by how much its mean is above the best one; alike:
+    whether the noise of a seed could not tell it from one that runs."""
+    gains = [gain(float(mean), math.sqrt(square)) for mean, square in zip(apart, variance, strict=True)]
+    if not alike.all():
         gains = [-1.0 if same else one for same, one in zip(alike, gains, strict=True)]
-    worth = [one / cost.of_a_round(space.search, params) for one, params in zip(gains, draws, strict=True)]
-    return draws[worth.index(max(worth))]
+    return np.array([one / price for one, price in zip(gains, costs, strict=True)])
 
 
 def _told(known: Sequence[FrozenTrial], sign: float) -> list[FrozenTrial]:

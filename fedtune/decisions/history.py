@@ -14,7 +14,7 @@ was interrupted goes on from exactly what it had.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -136,6 +136,21 @@ class Allocation:
         return self.prices[place] * self.rounds
 
 
+class Ahead(NamedTuple):
+    """What was proposed at once for several trials of a run, of which some are still to be begun."""
+
+    #: The number of the first of these trials, which saw all before it but those that ran `beside` it.
+    first: int
+    beside: Sequence[int]
+    trials: Sequence[FrozenTrial]
+
+    def of(self, number: int) -> tuple[FrozenTrial, list[int]] | None:
+        """What trial `number` is to be, and the places of the trials before it that it does not see."""
+        if not self.first <= number < self.first + len(self.trials):
+            return None
+        return self.trials[number - self.first], [*self.beside, *range(self.first, number)]
+
+
 @dataclass(frozen=True)
 class History:
     """The trials of all runs of an experiment, as far as they have come."""
@@ -149,6 +164,8 @@ class History:
     allocation: Allocation | None = None
     #: Whether the time of a search that confirms is so far over that it is to begin with that.
     late: bool = False
+    #: By run, what was proposed at once and ahead. A decision may put it here: nothing else of a history is changed.
+    ahead: dict[int, Ahead] = field(default_factory=dict)
 
     def of(self, part: int) -> list[FrozenTrial]:
         """The trials of a run."""

@@ -140,7 +140,7 @@ def _trial_of(history: History, place: int, seen: Sequence[tuple[int, FrozenTria
         of_all = [(history.parts[other].space, trial) for other, trial in seen]
         point = taught(part.space, begun, known, of_all, part.experiment.signs[0])
     proposed, origin = configuration(part, begun, known, point)
-    return next_trial(history, place, proposed, origin, {run_folder.PLACE: number})
+    return next_trial(history, place, proposed, {run_folder.PLACE: number}, origin)
 
 
 def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -> Seen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune.decisions import expected_improvement, own_sampler, race
 from fedtune.decisions.conditions import merged, without
-from fedtune.decisions.history import History, Next, Part
+from fedtune.decisions.history import Ahead, History, Next, Part
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
 from fedtune.decisions.sampling import generator
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-def next_trial(history: History, place: int, proposed: FrozenTrial, origin: str, attributes: Mapping[str, Any]) -> Next:
-    """The trial with the condition that it is run under, and with what is recorded of it."""
+def next_trial(
+    history: History, place: int, proposed: FrozenTrial, attributes: Mapping[str, Any], origin: str = ""
+) -> Next:
+    """The trial with the condition that it is run under, and with what is recorded of it. origin: where its values come
+    from, if not from the sampler."""
     from optuna.trial import TrialState, create_trial
 
     part, number = history.parts[place], len(history.trials[place])
@@ -28,8 +31,8 @@ def next_trial(history: History, place: int, proposed: FrozenTrial, origin: str,
     condition = part.crossed.condition(number) if cell is None else part.space.condition_of(cell.values)
     varied = {key: part.space.vary[key].distribution() for key in condition}
     attributes = dict(attributes) | ({"from": origin} if origin else {})
-    if part.experiment.order == run_folder.ARRIVAL and (beside := history.unseen(place, number)):
-        attributes[run_folder.BESIDE] = beside
+    if part.experiment.order == run_folder.ARRIVAL and run_folder.BESIDE not in attributes:
+        attributes |= {run_folder.BESIDE: beside} if (beside := history.unseen(place, number)) else {}
     trial = create_trial(
         state=TrialState.RUNNING,
         params=proposed.params | condition,
@@ -38,6 +41,37 @@ def next_trial(history: History, place: int, proposed: FrozenTrial, origin: str,
         user_attrs=attributes,
     )
     return Next(place, trial)
+
+
+def ahead(history: History, place: int, known: Sequence[FrozenTrial]) -> tuple[FrozenTrial, Mapping[str, Any]]:
+    """The configuration of the next trial of a run by the sampler `ei`, and what is recorded of it. Where many trials
+    run it was proposed together with others (`expected_improvement`), of which the rest waits in the history."""
+    part, begun = history.parts[place], history.of(place)
+    number = len(begun)
+    found = history.ahead[place].of(number) if place in history.ahead else None
+    if found is None:
+        beside = [trial.number for trial in others(begun, known)]
+        together = _by_ei(part, begun, known, part.experiment.trials - number)
+        history.ahead[place] = Ahead(number, beside, together)
+        found = together[0], beside
+    trial, beside = found
+    return trial, {run_folder.BESIDE: beside} if beside else {}
+
+
+def is_ahead(part: Part) -> bool:
+    """Whether a run's trials are proposed ahead where many run: where they go by arrival, and neither a race nor
+    several conditions nor another method decide about the next one."""
+    e = part.experiment
+    return e.sampler == EI and e.order == run_folder.ARRIVAL and not e.races and not part.crossed.several
+
+
+def _by_ei(part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], most: int) -> list[FrozenTrial]:
+    """What `ei` proposes after the trials that have `begun`, of which the `known` ones have ended."""
+    e, conditions = part.experiment, part.space.vary.keys()
+    had = [without(trial, conditions).params for trial in begun]
+    seen = _configurations(part, known)
+    running = [without(trial, conditions) for trial in others(begun, known)]
+    return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, len(begun), running, most)
 
 
 def configuration(
@@ -51,12 +85,8 @@ def configuration(
         # which generation the trial belongs.
         name, seen = (e.sampler, shown(part, known)) if e.sampler == "nsga2" else ("random", [])
         return ask(make_sampler(name, e.seed, number), e.metric, seen, part.space, point.values), point.origin
-    conditions = part.space.vary.keys()
     if e.sampler == EI:
-        had = [without(trial, conditions).params for trial in begun]
-        seen = _configurations(part, known)
-        running = [without(trial, conditions) for trial in others(begun, known)]
-        return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, number, running), ""
+        return _by_ei(part, begun, known, 1)[0], ""
     if part.sampler is not None:
         rng = generator(e.seed, number, "own sampler")
         seen = _configurations(part, known)

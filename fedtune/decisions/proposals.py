@@ -20,7 +20,7 @@ from analysis.estimate import configuration as configuration_of
 from fedtune.decisions import confirmation, early_stopping, method_allocation, race
 from fedtune.decisions.early_stopping import Later, LearningCurve, Never, Rule
 from fedtune.decisions.history import DONE, WAIT, Answer, History, Next, Part
-from fedtune.decisions.next_trial import configuration, next_trial, others
+from fedtune.decisions.next_trial import ahead, configuration, is_ahead, next_trial, others
 from fedtune.record.experiment import further_seed
 from fedtune.record.journal import curve
 from search_spaces import run_folder
@@ -57,8 +57,10 @@ def _configuration(history: History, place: int) -> Next | Answer:
         proposed, origin = begun[first], str(begun[first].user_attrs.get("from", ""))
     else:
         point = part.points.of(part.crossed.place(number))
+        if point is None and is_ahead(part):
+            return next_trial(history, place, *ahead(history, place, _trials(seen)))
         proposed, origin = configuration(part, begun, _trials(seen), point)
-    return next_trial(history, place, proposed, origin, {"seed": e.seeds[number]} if e.kind == "run" else {})
+    return next_trial(history, place, proposed, {"seed": e.seeds[number]} if e.kind == "run" else {}, origin)
 
 
 def _federation(history: History, place: int) -> Next | Answer:
@@ -73,7 +75,7 @@ def _federation(history: History, place: int) -> Next | Answer:
             return WAIT
         confirmed = confirmation.next_confirmed(begun, e.signs[0])
         if confirmed is not None:
-            return _one_seed(history, place, begun[confirmed], "", {run_folder.CONFIRMS: True})
+            return _one_seed(history, place, begun[confirmed], {run_folder.CONFIRMS: True})
     seen = history.seen(place, number)
     if seen is None:
         return WAIT
@@ -84,12 +86,17 @@ def _federation(history: History, place: int) -> Next | Answer:
     if e.races and number >= e.taken:
         again = race.repeated(known, running, sign=e.signs[0], rounds=e.rounds, most=len(e.seeds), new=more)
     if again is not None:
-        return _one_seed(history, place, begun[again], "", {})
-    return _one_seed(history, place, *configuration(part, begun, known, part.points.of(new)), {}) if more else DONE
+        return _one_seed(history, place, begun[again], {})
+    if not more:
+        return DONE
+    if (point := part.points.of(new)) is None and is_ahead(part):
+        return _one_seed(history, place, *ahead(history, place, known))
+    proposed, origin = configuration(part, begun, known, point)
+    return _one_seed(history, place, proposed, {}, origin)
 
 
 def _one_seed(
-    history: History, place: int, proposed: FrozenTrial, origin: str, attributes: Mapping[str, Any]
+    history: History, place: int, proposed: FrozenTrial, attributes: Mapping[str, Any], origin: str = ""
 ) -> Next | Answer:
     """The trial of a configuration on its next seed: on the same one it would only give the same value again, whoever
     proposed it."""
@@ -97,7 +104,7 @@ def _one_seed(
     same = [trial.number for trial in begun if configuration_of(trial) == key]
     own: dict[str, Any] = {"seed": further_seed(history.parts[place].experiment.seeds, len(same))}
     own |= {run_folder.OF: same[0]} if same else {}
-    return next_trial(history, place, proposed, origin, {**own, **attributes})
+    return next_trial(history, place, proposed, {**own, **attributes}, origin)
 
 
 def _trials(seen: Sequence[tuple[int, FrozenTrial]]) -> list[FrozenTrial]:

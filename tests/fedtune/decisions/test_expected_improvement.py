@@ -97,18 +97,18 @@ def test_the_choice_is_the_largest_expected_improvement_per_cost(sign: float) ->
         draws = [params(x, round(100 * s)) for s, x in asked]
         alone = promised(known, values, asked)
         per_second = alone / (0.1 + 0.9 * asked[:, 0])
-        assert best(draws, trials, sign, toy()) is draws[int(per_second.argmax())]
-        assert best(draws, trials, sign, toy(None)) is draws[int(alone.argmax())]
+        assert best(draws, trials, sign, toy())[0] is draws[int(per_second.argmax())]
+        assert best(draws, trials, sign, toy(None))[0] is draws[int(alone.argmax())]
         moved += int(per_second.argmax() != alone.argmax())
     assert moved >= 3, "value alone would have chosen otherwise"
 
 
 def test_where_there_is_nothing_to_compare_the_first_draw_stays() -> None:
     draws = [params(0.5, 100), params(0.5, 0)]
-    assert best(draws, [point(0.2, 20, 0.5)], 1.0, toy()) is draws[0]
+    assert best(draws, [point(0.2, 20, 0.5)], 1.0, toy())[0] is draws[0]
     flat = [point(0.1 * i, 50, 0.5) for i in range(8)]  # nothing promises anything
-    assert best(draws, flat, 1.0, toy()) is draws[0]
-    assert best(draws[1:], flat, 1.0, toy()) is draws[1]
+    assert best(draws, flat, 1.0, toy())[0] is draws[0]
+    assert best(draws[1:], flat, 1.0, toy())[0] is draws[1]
 
 
 def failed(x: float, steps: int) -> FrozenTrial:
@@ -138,8 +138,8 @@ def test_what_failed_or_missed_its_target_promises_nothing_beside_it(sign: float
     known = [point(0.1 * i, 50, sign * 0.1 * i) for i in range(7)]
     failures = [bad(x, 50) for x in (0.7, 0.8, 0.9, 1.0)]
     draws = [params(0.85, 50), params(0.55, 50)]
-    assert best(draws, known, sign, toy(None)) is draws[0]
-    assert best(draws, [*known, *failures], sign, toy(None)) is draws[1]
+    assert best(draws, known, sign, toy(None))[0] is draws[0]
+    assert best(draws, [*known, *failures], sign, toy(None))[0] is draws[1]
     for number, trial in enumerate(failures):
         trial.number = 7 + number
     told = _told([*known, *failures], sign)
@@ -176,13 +176,13 @@ def test_a_configuration_that_failed_on_one_seed_is_bad_on_all() -> None:
 @pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3])
 def test_values_that_are_all_equal_promise_nothing(value: float) -> None:
     draws = [params(0.5, 100), params(1.0, 0)]
-    assert best(draws, [point(0.1 * i, 50, value) for i in range(7)], 1.0, toy(None)) is draws[0]
+    assert best(draws, [point(0.1 * i, 50, value) for i in range(7)], 1.0, toy(None))[0] is draws[0]
 
 
 def test_failures_do_not_stand_for_trials_that_ran_to_their_end() -> None:
     known = [point(0.2, 50, 0.5), failed(0.4, 50), failed(0.6, 50), late(0.8, 50, 0.3)]
     draws = [params(0.9, 50), params(0.1, 50), params(0.3, 50)]
-    assert best(draws, known, 1.0, toy(None)) is draws[0] and best(draws, known, -1.0, toy(None)) is draws[0]
+    assert best(draws, known, 1.0, toy(None))[0] is draws[0] and best(draws, known, -1.0, toy(None))[0] is draws[0]
 
 
 @pytest.mark.parametrize("better", [1, 2])
@@ -190,13 +190,13 @@ def test_two_trials_that_ran_to_their_end_are_enough(better: int) -> None:
     known = [point(0.2, 50, 0.2), point(0.8, 50, 0.8), late(0.1, 50, 0.1)]
     draws = [params(0.1, 50), params(0.2, 50), params(0.3, 50)]
     draws[better] = params(0.85, 50)
-    assert best(draws, known, 1.0, toy(None)) is draws[better]
+    assert best(draws, known, 1.0, toy(None))[0] is draws[better]
 
 
 def test_the_same_federation_twice_says_nothing() -> None:
     known = [point(0.2, 50, 0.2), point(0.2, 50, 0.2), late(0.9, 50, 0.9)]
     draws = [params(0.1, 50), params(0.9, 50), params(0.5, 50)]
-    assert best(draws, known, 1.0, toy(None)) is draws[0]
+    assert best(draws, known, 1.0, toy(None))[0] is draws[0]
 
 
 def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> None:
@@ -231,17 +231,17 @@ def test_a_proposal_is_a_configuration_that_the_search_has_not_had() -> None:
     two = Parameter("x", "choice", "a", "", options=("a", "b"))
     where = Space("toy", "fedavg", {"x": Dimension(two, options=("a", "b"))})
     for number in range(6):
-        assert proposed(where, [], [{"x": "a"}], 1.0, 0, number).params == {"x": "b"}
-    assert {proposed(where, [], [], 1.0, 0, number).params["x"] for number in range(9)} == {"a", "b"}
+        assert proposed(where, [], [{"x": "a"}], 1.0, 0, number)[0].params == {"x": "b"}
+    assert {proposed(where, [], [], 1.0, 0, number)[0].params["x"] for number in range(9)} == {"a", "b"}
     known = [create_trial(values=[v], params={"x": x}, distributions=where.distributions()) for x, v in
              [("a", 0.1), ("a", 0.2)] * FEWEST]  # fmt: skip
-    assert proposed(where, known, [t.params for t in known], 1.0, 0, 20).params == {"x": "b"}
+    assert proposed(where, known, [t.params for t in known], 1.0, 0, 20)[0].params == {"x": "b"}
     for width in (150, 400):  # one of so many is left
         count = Parameter("n", "integer", 1, "", low=1, high=width)
         many = Space("toy", "fedavg", {"n": Dimension(count, 1, width)})
         had = [{"n": k} for k in range(1, width + 1) if k != 77]
-        assert [proposed(many, [], had, 1.0, 0, number).params for number in range(20)] == [{"n": 77}] * 20
-    again = proposed(where, known, [{"x": "a"}, {"x": "b"}], 1.0, 0, 20)
+        assert [proposed(many, [], had, 1.0, 0, number)[0].params for number in range(20)] == [{"n": 77}] * 20
+    again = proposed(where, known, [{"x": "a"}, {"x": "b"}], 1.0, 0, 20)[0]
     assert again.params in ({"x": "a"}, {"x": "b"}) and again.state == TrialState.RUNNING
     assert again.distributions == where.distributions()
 
@@ -252,14 +252,14 @@ def test_a_step_that_was_written_otherwise_is_the_same_step() -> None:
     where = Space("toy", "fedavg", {"x": Dimension(real, 0.0, 1.0, step=0.1)})
     had = [{"x": 0.1 * k} for k in range(11) if k != 5]
     assert any(one["x"] != round(one["x"], 1) for one in had)
-    assert [proposed(where, [], had, 1.0, 0, number).params for number in range(20)] == [{"x": 0.5}] * 20
+    assert [proposed(where, [], had, 1.0, 0, number)[0].params for number in range(20)] == [{"x": 0.5}] * 20
 
 
 def test_the_trial_depends_on_seed_and_number_alone() -> None:
     known = [point(0.1 * i, 10 * i, 0.1 * i) for i in range(8)]
 
     def made(seed: int, number: int, seen: int = 8) -> dict[str, Any]:
-        return proposed(toy(None), known[:seen], [], 1.0, seed, number).params
+        return proposed(toy(None), known[:seen], [], 1.0, seed, number)[0].params
 
     assert made(0, 8) == made(0, 8)
     assert len({tuple(made(*of).values()) for of in ((0, 8), (0, 9), (1, 8))}) == 3
@@ -278,7 +278,7 @@ def test_the_search_for_something_new_ends(monkeypatch: pytest.MonkeyPatch) -> N
     where = Space("toy", "fedavg", {"x": Dimension(one, options=("a",))})
     asked = []
     monkeypatch.setattr(expected_improvement, "uniform", lambda *given: asked.append(given) or {"x": "a"})
-    assert proposed(where, [], [{"x": "a"}], 1.0, 0, 0).params == {"x": "a"}
+    assert proposed(where, [], [{"x": "a"}], 1.0, 0, 0)[0].params == {"x": "a"}
     assert len(asked) == 3999, "the first draw is no such one"
 
 
@@ -292,7 +292,7 @@ def test_trials_side_by_side_do_not_lie_in_one_heap() -> None:
     """Sixteen proposals without a result in between, after twelve results that have one best place."""
     where = Space("box", "fedavg", {f"x{i}": Dimension(Parameter(f"x{i}", "real", 0.5, "", low=0, high=1), 0.0, 1.0)
                                     for i in range(3)})  # fmt: skip
-    known = [proposed(where, [], [], 1.0, 1, number) for number in range(12)]
+    known = [proposed(where, [], [], 1.0, 1, number)[0] for number in range(12)]
     for number, trial in enumerate(known):
         value = 80 - 60 * sum((x - 0.6) ** 2 for x in trial.params.values())
         known[number] = create_trial(value=value, params=trial.params, distributions=trial.distributions)
@@ -302,10 +302,48 @@ def test_trials_side_by_side_do_not_lie_in_one_heap() -> None:
         begun: list[Any] = []
         for number in range(12, 28):
             had = [trial.params for trial in (*known, *begun)]
-            begun.append(proposed(where, known, had, 1.0, 1, number, begun if told else ()))
+            begun.append(proposed(where, known, had, 1.0, 1, number, begun if told else ())[0])
         return nearest(np.array([[*trial.params.values()] for trial in begun]))
 
     assert row(told=True) > 2 * row(told=False)
+
+
+@pytest.mark.parametrize("cost", [None, 0.9])
+def test_several_at_once_are_those_that_are_chosen_one_after_the_other(cost: float | None) -> None:
+    """Each as if the ones before it ran already."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        where = toy(cost)
+        known = [point(x, round(100 * s), x - (s - 0.5) ** 2) for s, x in rng.random((8, 2))]
+        for number, trial in enumerate(known):
+            trial.number = number
+        draws = [params(x, round(100 * s)) for s, x in rng.random((30, 2))]
+        chosen, running = best(draws, known, 1.0, where, (), 5), []
+        for one in chosen:
+            assert best(draws, known, 1.0, where, running) == [one]
+            running.append(point(one["x"], one["steps"]))
+        beside = best(draws, known, 1.0, where, running, 2)
+        assert beside[:1] == best(draws, known, 1.0, where, running) and beside != chosen[:2]
+    every = best(draws, known, 1.0, where, running, 99)
+    assert sorted(map(draws.index, every)) == [*range(30)], "no draw twice"
+
+
+def test_one_is_proposed_at_once_for_every_so_many_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    where, known = toy(None), [point(0.1 * i, 10 * i, 0.1 * i) for i in range(8)]
+    for number, trial in enumerate(known):
+        trial.number = number
+    monkeypatch.setattr(expected_improvement, "BESIDE", 4)
+    running = [point(*at) for at in [(0.05, 3), (0.3, 80), (0.6, 5), (0.9, 50), (0.15, 60), (0.45, 33), (0.75, 99)]]
+
+    def made(seen: int, beside: int, most: int = 9) -> list[dict[str, Any]]:
+        return [trial.params for trial in proposed(where, known[:seen], [], 1.0, 0, 20, running[:beside], most)]
+
+    assert [len(made(8, beside)) for beside in (0, 4, 7)] == [1, 1, 1]
+    running += [point(0.5, 50 + i) for i in range(5)]
+    assert [len(made(8, beside)) for beside in (8, 11, 12)] == [2, 2, 3]
+    assert len(made(8, 12, 2)) == 2, "no more than trials are left"
+    assert made(8, 7) == made(8, 7, 1), "and one by one as ever"
+    assert len(made(2, 12)) == 1 and made(2, 12) == [where.params(spread(where, 0, 20))], "of less than three is known"
 
 
 # -- a whole search ------------------------------------------------------------------------------------------------

@@ -277,10 +277,10 @@ def compared(
     found: dict[int, Any] = {}
     proposed = expected_improvement.proposed
 
-    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int, running: Any) -> Any:
+    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int, running: Any, most: int) -> Any:
         assert number == queue.started and seed == 0 and not running
         found[number] = known, had, sign
-        return proposed(space, known, had, sign, seed, number, running)
+        return proposed(space, known, had, sign, seed, number, running, most)
 
     monkeypatch.setattr(expected_improvement, "proposed", noted)
     values = []
@@ -316,9 +316,9 @@ def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
     found: list[tuple[int, int, list[int]]] = []
     proposed = expected_improvement.proposed
 
-    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int, running: Any) -> Any:
+    def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int, running: Any, most: int) -> Any:
         found.append((len(known), len(had), [trial.number for trial in running]))
-        return proposed(space, known, had, sign, seed, number, running)
+        return proposed(space, known, had, sign, seed, number, running, most)
 
     monkeypatch.setattr(expected_improvement, "proposed", noted)
     live = [queue.propose() for _ in range(3)]
@@ -426,6 +426,35 @@ def test_by_arrival_a_trial_sees_what_has_ended(tmp_path: Path) -> None:
     new, expected = again.propose(), queue.propose()
     assert new is not None and expected is not None and new.values == expected.values
     assert again.trial(4).user_attrs["beside"] == [2, 3]
+
+
+def test_what_was_proposed_at_once_saw_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that are proposed together the second sees no result that came in between, and its record says so; a
+    driver that goes on proposes anew, and what has begun stays as it was."""
+    monkeypatch.setattr(expected_improvement, "BESIDE", 2)
+    made = start(tmp_path / "run", order="arrival", lag=1, trials=14, sampler="ei")
+    queue = Queue([Part(tmp_path / "run", made, space())])
+    live = [queue.propose() for _ in range(8)]
+    for done in live[:4]:
+        assert done is not None
+        queue.finish(done.number, end(done, 9))
+    first = queue.propose()
+    assert first is not None and queue.trial(8).user_attrs["beside"] == [4, 5, 6, 7]
+    queue.finish(4, end(live[4], 9))
+    queue.finish(5, end(live[5], 9))
+    second = queue.propose()
+    assert second is not None and queue.trial(9).user_attrs["beside"] == [4, 5, 6, 7, 8]
+    assert [trial.number for _, trial in queue.history.seen(0, 9) or []] == [0, 1, 2, 3]
+    third = queue.propose()
+    assert third is not None and queue.trial(10).user_attrs["beside"] == [6, 7, 8, 9]
+    again = Queue([Part(tmp_path / "run", made, space())])
+    back = [again.propose() for _ in range(5)]
+    assert [(one.number, one.values, one.rule) for one in back if one][2:] == [
+        (one.number, one.values, one.rule) for one in (first, second, third)
+    ]
+    queue.propose()
+    new = again.propose()
+    assert new is not None and again.trial(11).user_attrs["beside"] == [6, 7, 8, 9, 10]
 
 
 def test_early_trials_wait_for_all_but_those_beside_them(tmp_path: Path) -> None:
