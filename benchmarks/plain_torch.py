@@ -7,7 +7,7 @@ benchmark compares them).
     fused SGD and Adam        the default ones
     frozen teachers           gradients of their weights are gathered, as where nobody froze them
     `trainables.kernels`      PyTorch's own operations, which are the kernels' references
-    teachers side by side     one after the other
+    teachers side by side     one after the other, and for one step at a time
 
 Must be called before anything of `trainables` is imported.
 """
@@ -59,9 +59,11 @@ def _without_kernels() -> None:
 
     for name in ("normalised", "normalised_by"):
         setattr(normalisation, f"{name}_and_pooled", _then_pooled(getattr(normalisation, name), pooling.max_pool))
-    from trainables.building_blocks import teachers
+    from trainables.building_blocks import generator_aggregation, teachers
 
     teachers.WIDEST = 0.0
+    generator_aggregation.AT_ONCE = 1
+    generator_aggregation.beside = generator_aggregation.one_by_one
 
 
 def _then_pooled(compute: Callable[..., Tensor], pool: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:

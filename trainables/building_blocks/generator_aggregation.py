@@ -15,7 +15,7 @@ KL compares softmaxes of logits divided by `kd_temperature_server`, and is avera
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,8 +37,8 @@ from trainables.wire import Params, Upload
 
 AGGREGATIONS = ("ave_star", "ave", "kd", "kdc")
 
-#: Samples for which teachers are asked at once; bounds memory at this many rows of features per client.
-_CHUNK = 1024
+#: Samples for which frozen generators are asked at once; bounds memory at this many rows of features per client.
+AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -208,24 +208,46 @@ def kdc_losses(
     made: Tensor,
     rho: Tensor,
     classifier: nn.Module,
-    heads: Sequence[nn.Module],
+    heads: Callable[[Tensor], Tensor],
     tau: Tensor,
     temperature: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """L_kl,1 to L_kl,3, FedMD-CG Eqs. (10), (11).
 
-    Features G(z, y) `(B, p)` and G_i(z, y) `(S, B, p)`, teachers ρ_i `(S, B, C)`, D, the D_i, weights τ_(i,y) `(S,
-    B)`."""
-    target = rho.detach().flatten(0, 1)
+    Features G(z, y) `(B, p)` and G_i(z, y) `(S, B, p)`, teachers ρ_i `(S, B, C)`, D, all D_i as one function
+    (`beside`), weights τ_(i,y) `(S, B)`."""
+    logits = torch.stack([classifier(own).expand_as(rho), classifier(made.detach()), heads(own)])
+    first, second, third = (tau * kl_rows(rho.detach(), logits, temperature)).sum(dim=(1, 2)) / rho.shape[1]
+    return first, second, third
 
-    def weighted(logits: Tensor) -> Tensor:
-        return (tau.flatten() * kl_rows(target, logits.expand_as(rho).flatten(0, 1), temperature)).sum() / rho.shape[1]
 
-    return (
-        weighted(classifier(own)),
-        weighted(classifier(made.detach())),
-        weighted(torch.stack([head(own) for head in heads])),
-    )
+def one_by_one(heads: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
+    """The classifiers D_i as one function of features, `(B, p)` for all or `(S, B, p)`, to logits `(S, B, C)`."""
+    return lambda x: torch.stack([head(own) for head, own in zip(heads, x.expand(len(heads), -1, -1), strict=True)])
+
+
+def beside(heads: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
+    """What `one_by_one` gives for frozen classifiers, to rounding: their linear layers are one product for all."""
+    chains = [list(head) if isinstance(head, nn.Sequential) else [head] for head in heads]
+    # One that computes in bfloat16 has a `forward` of its own.
+    if "forward" in vars(heads[0]) or any(type(layer) not in (nn.Linear, nn.ReLU) for layer in chains[0]):
+        return one_by_one(heads)
+    layers: list[tuple[Tensor, Tensor] | None] = []
+    for alike in zip(*chains, strict=True):
+        linear = [layer for layer in alike if isinstance(layer, nn.Linear)]
+        if linear:
+            weights, biases = ([getattr(layer, name).detach() for layer in linear] for name in ("weight", "bias"))
+            layers.append((torch.stack(biases)[:, None], torch.stack(weights).transpose(1, 2)))
+        else:
+            layers.append(None)
+
+    def run(x: Tensor) -> Tensor:
+        x = x.expand(len(heads), -1, -1)
+        for layer in layers:
+            x = F.relu(x) if layer is None else torch.baddbmm(layer[0], x, layer[1])
+        return x
+
+    return run
 
 
 class _Teachers:
@@ -234,10 +256,12 @@ class _Teachers:
     def __init__(self, config: GeneratorAggregation, fed: Federation, uploads: Sequence[Upload]) -> None:
         self.config, self.fed = config, fed
         self.generators = [unpack("generator", u.payload) for u in uploads]
-        self.heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
-        for head, upload in zip(self.heads, uploads, strict=True):
+        heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
+        for head, upload in zip(heads, uploads, strict=True):
             put_head(head, unpack("head", upload.payload))
             head.eval().requires_grad_(False)
+        #: All D_i as one function.
+        self.heads = beside(heads)
 
     def batches(self, probabilities: Tensor, rng: Rng) -> Iterable[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """For every server step: z `(B, d)`, y `(B,)`, the local generators' features `(S, B, p)` and logits ρ `(S, B,
@@ -247,21 +271,18 @@ class _Teachers:
         config, batch = self.config, self.config.server_batch_size
         noise, labels = rng.torch("noise"), rng.torch("labels")
         local = feature_generator(self.fed, "teacher", config.noise_dim).eval()
-        at_once = max(1, _CHUNK // batch)
+        at_once = max(1, AT_ONCE // batch)
         for first in range(0, config.server_steps, at_once):
             samples = min(at_once, config.server_steps - first) * batch
             z = draw_noise(config, samples, noise, self.fed.device)
             y = torch.multinomial(probabilities, samples, replacement=True, generator=labels).to(self.fed.device)
-            features, logits = [], []
+            features = []
             with torch.no_grad():
-                for params, head in zip(self.generators, self.heads, strict=True):
+                for params in self.generators:
                     put(local, params)
                     features.append(local(z, y))
-                    logits.append(head(features[-1]))
+                made = torch.stack(features)
+                logits = self.heads(made)
             yield from zip(
-                z.split(batch),
-                y.split(batch),
-                torch.stack(features).split(batch, dim=1),
-                torch.stack(logits).split(batch, dim=1),
-                strict=True,
+                z.split(batch), y.split(batch), made.split(batch, dim=1), logits.split(batch, dim=1), strict=True
             )

@@ -16,10 +16,10 @@ from trainables.kernels.distances import mean_squares
 
 
 def kl_rows(target_logits: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """`KL(softmax_T(target) || softmax_T(logits))` per sample: two `(B, C)` to `(B,)`. Neither side is detached."""
-    log_target = F.log_softmax(target_logits / temperature, dim=1)
-    log_other = F.log_softmax(logits / temperature, dim=1)
-    return (log_target.exp() * (log_target - log_other)).sum(dim=1)
+    """`KL(softmax_T(target) || softmax_T(logits))` per sample: two `(…, C)` to `(…)`. Neither side is detached."""
+    log_target = F.log_softmax(target_logits / temperature, dim=-1)
+    log_other = F.log_softmax(logits / temperature, dim=-1)
+    return (log_target.exp() * (log_target - log_other)).sum(dim=-1)
 
 
 def kd_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0, direction: str = "teacher_first") -> Tensor:

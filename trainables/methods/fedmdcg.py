@@ -32,7 +32,7 @@ pass, so that within a pass they add up. Here, as in Algorithm 1, every step has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from search_spaces.parameter import choice, real
-from trainables.building_blocks import distillation_bases
+from trainables.building_blocks import distillation_bases, generator_aggregation
 from trainables.building_blocks.generator_aggregation import GeneratorAggregation, aggregate, draw_noise, gd_loss, ramp
 from trainables.building_blocks.losses import kd_kl, pair_distances
 from trainables.building_blocks.painting import feature_painters
@@ -182,7 +182,8 @@ def client(
     weights = Weights(
         logits_too * factor * config.lambda1, factor * config.lambda2, logits_too * factor * config.lambda3
     )
-    objective = _LocalObjective(config, fed, payload, weights, rng.child("stage 1"))
+    labels = data.y[draw_batches(config, len(data), data.step_share, rng)]  # of the batches that `train` draws
+    objective = _LocalObjective(config, fed, payload, weights, labels, rng.child("stage 1"))
     trained = train(config, module, data, rng, objective)
     model = take(module)
     generator, adam, agreement = _train_generator(config, fed, model, client_state, data, rng)
@@ -199,30 +200,54 @@ def client(
 
 
 class _LocalObjective:
-    """Eq. (4) of one round; terms without weight draw nothing. `data_loss` sums up CE(D_i(F_i(x)), y)."""
+    """Eq. (4) of one round, for the batches of labels `(steps, B)`; terms without weight draw nothing. `data_loss` sums
+    up CE(D_i(F_i(x)), y)."""
 
-    def __init__(self, config: Config, fed: Federation, payload: Payload, weights: Weights, rng: Rng) -> None:
-        self.config, self.weights, self.probabilities = config, weights, payload["label_probabilities"].cpu()
+    def __init__(
+        self, config: Config, fed: Federation, payload: Payload, weights: Weights, labels: Tensor, rng: Rng
+    ) -> None:
+        self.config, self.weights, self.device = config, weights, fed.device
+        self.probabilities = payload["label_probabilities"].cpu()
         self.generator = feature_generator(fed, "frozen", config.noise_dim).eval().requires_grad_(False)
         put(self.generator, on(fed.device, unpack("generator", payload)))
-        self.same, self.free, self.labels = (rng.torch(name) for name in ("noise", "free noise", "free labels"))
+        names = ("noise", "free noise", "free labels")
+        self.same, self.free, self.free_labels = (rng.torch(name) for name in names)
+        self.made = self._made(labels.to(fed.device))
         self.data_loss = torch.zeros((), device=fed.device)
 
     def __call__(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         assert isinstance(module, Model)
         features = module.features(x)
         logits = module.head(features)
-        made = made_logits = free_logits = free_y = None
-        if self.weights.mse > 0 or self.weights.kl > 0:
-            made = self.generator(draw_noise(self.config, len(y), self.same, x.device), y)
+        made, free, free_y = next(self.made)
+        made_logits = free_logits = None
         if made is not None and self.weights.kl > 0:
             with torch.no_grad():
                 made_logits = module.head(made)
-        if self.weights.ce > 0:
-            free_y = torch.multinomial(self.probabilities, len(y), replacement=True, generator=self.labels).to(x.device)
-            free_logits = module.head(self.generator(draw_noise(self.config, len(y), self.free, x.device), free_y))
+        if free is not None:
+            free_logits = module.head(free)
         self.data_loss += F.cross_entropy(logits, y).detach()
         return model_loss(self.config, self.weights, features, logits, y, made, made_logits, free_logits, free_y)
+
+    def _made(self, labels: Tensor) -> Iterator[tuple[Tensor | None, Tensor | None, Tensor | None]]:
+        """For every step G(z, y) `(B, p)`, and G(z', y') with y' `(B,)`. The frozen generator answers for several steps
+        at once, on what is drawn step by step."""
+        steps, batch = labels.shape
+        without = [None] * steps
+        same = self._several(self.same, labels) if self.weights.mse > 0 or self.weights.kl > 0 else without
+        if self.weights.ce == 0:
+            yield from zip(same, without, without, strict=True)
+            return
+        draws = (torch.multinomial(self.probabilities, batch, True, generator=self.free_labels) for _ in labels)
+        free_labels = torch.stack(list(draws)).to(self.device)
+        yield from zip(same, self._several(self.free, free_labels), free_labels, strict=True)
+
+    def _several(self, noise: torch.Generator, labels: Tensor) -> Iterator[Tensor]:
+        """G(z, y) `(B, p)` for each batch of labels `(steps, B)`."""
+        batch = labels.shape[1]
+        for some in labels.split(max(1, generator_aggregation.AT_ONCE // batch)):
+            z = torch.cat([draw_noise(self.config, batch, noise, self.device) for _ in some])
+            yield from self.generator(z, some.flatten()).split(batch)
 
 
 def model_loss(

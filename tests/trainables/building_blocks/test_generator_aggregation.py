@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.contracts.test_methods import simulate, values_for
 from trainables.building_blocks import generator_aggregation
 from trainables.building_blocks.generator_aggregation import (
     GeneratorAggregation,
+    beside,
     draw_noise,
     ramp,
 )
@@ -39,15 +40,31 @@ def uploads_of(toy: Path, **values: object) -> tuple[Simulation, list[Upload]]:
     ]
 
 
-def test_how_many_steps_the_teachers_answer_at_once_changes_nothing(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three steps of eight samples: all at once, or two and one."""
+@pytest.mark.parametrize("name", ["fedcg", "fedmdcg"])
+def test_for_how_many_steps_frozen_generators_answer_at_once_changes_nothing(
+    name: str, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three steps of eight samples: all at once, or two and one. In FedMD-CG's second round clients ask one too, for
+    noise of an odd size, whose draws must not run on from one step into the next."""
     ends = []
     for samples in (1024, 16):
-        monkeypatch.setattr("trainables.building_blocks.generator_aggregation._CHUNK", samples)
-        more = {"server_steps": 3, "server_batch_size": 8, "noise_dim": 8}
-        ends.append(simulate("fedcg", toy, 1, **more)[0].progress.state)
+        monkeypatch.setattr("trainables.building_blocks.generator_aggregation.AT_ONCE", samples)
+        more = {"server_steps": 3, "server_batch_size": 8, "local_steps": 3, "batch_size": 8}
+        more["noise_dim"] = 7 if name == "fedmdcg" else 8
+        ends.append(simulate(name, toy, 2, **more)[0].progress.state)
     for name, tensor in ends[0].generator.items():
         torch.testing.assert_close(ends[1].generator[name], tensor)
+
+
+def test_classifiers_beside_one_another_answer_as_each_by_itself() -> None:
+    """Features of all, or of each; two linear layers with and without a ReLU between them, and what is not known."""
+    for between in ([], [nn.ReLU()], [nn.Tanh()]):
+        heads = [nn.Sequential(nn.Linear(5, 6), *between, nn.Linear(6, 3)).double() for _ in range(4)]
+        for x in (torch.randn(2, 5).double(), torch.randn(4, 2, 5).double()):
+            each = x.expand(4, 2, 5)
+            expected = torch.stack([head(own) for head, own in zip(heads, each, strict=True)])
+            torch.testing.assert_close(beside(heads)(x), expected)
+    torch.testing.assert_close(beside([heads[0][0]])(x[:1]), heads[0][0](x[:1]))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +81,7 @@ def test_teachers_answer_for_as_many_steps_as_the_bound_holds_and_for_one_at_lea
         asked.append(samples)
         return draw_noise(config, samples, *more)
 
-    monkeypatch.setattr(generator_aggregation, "_CHUNK", bound)
+    monkeypatch.setattr(generator_aggregation, "AT_ONCE", bound)
     monkeypatch.setattr(generator_aggregation, "draw_noise", drawn)
     answers = list(generator_aggregation._Teachers(s.config, s.fed, uploads).batches(torch.full((4,), 0.25), s.fed.rng))
     assert asked == expected

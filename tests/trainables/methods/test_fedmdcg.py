@@ -30,10 +30,10 @@ def test_the_sum_of_a_rounds_losses_is_on_data_alone_and_keeps_no_graph(method: 
     """In the second round, in which the generator guides."""
     s, _ = simulate(method.METHOD.name, toy, 1)
     payload = s.method.download(s.config, s.fed, s.progress.state, 0)
-    weights = [Weights(0.7, 0.8, 0.9)] if method is fedmdcg else []
-    objective = method._LocalObjective(s.config, s.fed, payload, *weights, s.fed.rng)
     module = s.fed.network().train()
     x, y = s.data.clients[0].batch(torch.arange(5))
+    more = [Weights(0.7, 0.8, 0.9), torch.stack([y, y])] if method is fedmdcg else []
+    objective = method._LocalObjective(s.config, s.fed, payload, *more, s.fed.rng)
     on_data = ce(module(x).detach().double().numpy(), y.numpy())
     for _ in range(2):
         objective(module, x, y).backward()
