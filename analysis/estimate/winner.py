@@ -13,6 +13,11 @@ credible as each other: that of all federations, and that of the confirmed confi
 first all others say how large the noise is and what the winner's neighbours are like, which may be wrong where it is;
 the second knows little but what several seeds measured.
 
+What a search gained over the paper's values is said of the best of several, so its interval pays for the choice: with
+k configurations that cannot be told from the winner, itself included, it holds with probability 1 - (1 - `LEVEL`) / k,
+as if each of the k were compared (Bonferroni). k is at most `LOOKS`: configurations that are close to one another are
+not independent, and replays have the claims (docs/defaults.md).
+
 A federation's last value is one round's, so the second half of its curve stands for it. A trial that was stopped early
 informs the model about its neighbours: its last value, plus what trials that ran to their end gained from that round
 on, as unsure as that is. `analysis.estimate.ends` has both. What one says that lost what it had learnt stays its own
@@ -45,6 +50,8 @@ BySeed = Mapping[int, Mapping[int, Mapping[int, float]]]
 #: Probability of stated intervals; a configuration that is better than the winner with more than `RISK` is not told
 #: from it.
 LEVEL, RISK = 0.9, 0.05
+#: The interval of the gain over the paper's values pays for so many comparisons at most.
+LOOKS = 4
 #: The model reads at most so many federations, those with the best values: its cost grows with their number cubed.
 MOST = 160
 
@@ -118,11 +125,12 @@ class Estimate:
     #: Seeds for each of the winner and the next one that would tell these two apart; None where there is no other.
     settled_by: int | None
     #: The trial of the paper's values, where the search had them and something is known of them; by how much the
-    #: winner is better than these, and the interval that holds it with probability `level`.
+    #: winner is better than these, and the interval that holds it with probability `gain_level`.
     paper: int | None = None
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    gain_level: float = LEVEL
     #: Trials that lost what they had learnt (`analysis.estimate.stability`).
     unstable: tuple[int, ...] = ()
 
@@ -212,7 +220,8 @@ def estimate(
     mean, *around = (min(max(sign * value, ends[0]), ends[1]) for value in (expected, *bounds))
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     known = paper if paper in found.numbers else None
-    gain, *between = (None,) * 3 if known is None else belief.apart(best, found.numbers.index(known), level)
+    paid = 1 - (1 - level) / min(len(tied), LOOKS)
+    gain, *between = (None,) * 3 if known is None else belief.apart(best, found.numbers.index(known), paid)
     return Estimate(
         trial=found.numbers[best],
         mean=mean,
@@ -231,6 +240,7 @@ def estimate(
         gain=gain,
         gain_low=between[0],
         gain_high=between[1],
+        gain_level=paid,
         unstable=found.unstable,
     )
 

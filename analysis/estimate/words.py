@@ -19,7 +19,7 @@ def verdict(found: Estimate, shown: Callable[[float], str]) -> str | None:
     if found.paper == found.trial:
         return "No better than the paper's values: the winner has them"
     where = " on one seed" if found.all_seeds == 1 else ""
-    gained = f"{apart(shown, found.gain)}{where}, {100 * found.level:.0f} % interval " + between(
+    gained = f"{apart(shown, found.gain)}{where}, {100 * found.gain_level:.3g} % interval " + between(
         shown, found.gain_low, found.gain_high
     )
     if found.better:
@@ -94,7 +94,7 @@ def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[s
     if found.paper == found.trial:
         return ["The winner has the paper's values: no other configuration is estimated to be better."]
     how = (
-        f"by an estimated {apart(shown, found.gain)}, {100 * found.level:.0f} % interval "
+        f"by an estimated {apart(shown, found.gain)}, {100 * found.gain_level:.3g} % interval "
         f"{between(shown, found.gain_low, found.gain_high)}."
     )
     if found.better:

@@ -7,6 +7,10 @@ posterior mean, at most `MOST` in all. They take turns on their next seeds, so t
 
     place i of the confirmation  →  configuration i mod k of these k
 
+The last of the `MOST` places is for the paper's values, unless they are among the others or told from the best one by
+far (`GAIN_RISK`): what a search says of its gain over them is then of the same seeds too. They had one seed otherwise,
+whose luck the claim would rest on.
+
 What is known afterwards is what the same model says of all federations, the further seeds among them
 (`docs/how-sure.md` has what that is worth). Which trials confirm is decided once, by what came before all of them, so
 it depends neither on how many run side by side nor on interruptions. Where fewer than two federations ran to their end
@@ -24,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
 from analysis.estimate.winner import RISK
+from analysis.runs.trials import origin
 from fedtune.decisions.race import has_budget
 from search_spaces import run_folder
 
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 SHARE, LEAST = 5, 10
 #: Configurations that are confirmed.
 MOST = 4
+#: The paper's values are confirmed where they are better than the best configuration with more than this probability.
+GAIN_RISK = RISK / 10
 
 
 def federations(whole: int) -> int:
@@ -63,6 +70,10 @@ def next_confirmed(begun: Sequence[FrozenTrial], sign: float) -> int | None:
         return None
     best, *others = found.ranking
     rivals = [best, *(i for i in others if found.belief.better(i, best) > RISK)][:MOST]
+    paper = next((trial.number for trial in known if origin(trial) == run_folder.PAPER), None)
+    places = [i for i in others if found.numbers[i] == paper and found.belief.better(i, best) > GAIN_RISK]
+    if not set(places) <= set(rivals):
+        rivals = [*rivals[: MOST - 1], *places]
     return found.numbers[rivals[(len(begun) - len(known)) % len(rivals)]]
 
 

@@ -32,7 +32,7 @@ SEARCHERS: dict[str, Factory] = {
     **{f"fedtune-{k}": partial(Present, each=k) for k in (1, 3)},
     "fedtune-race": Racing,
     "fedtune-race-3": partial(Racing, most=3),
-    **{f"fedtune-1-confirmed-{whole}": partial(Racing, most=1, whole=whole) for whole in (12, 40)},
+    **{f"fedtune-1-confirmed-{whole}": partial(Racing, most=1, whole=whole) for whole in (12, 36, 40)},
     "fedtune-race-confirmed-40": partial(Racing, whole=40),
     "fedtune-1-tpe": partial(Present, each=1, sampler="tpe"),
     **{f"optuna-tpe-{pruner}": partial(OptunaStudy, sampler=TPE, pruner=pruner) for pruner in PRUNERS},

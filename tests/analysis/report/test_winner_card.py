@@ -261,7 +261,7 @@ def papers(search: Path) -> Run:
 def test_the_verdict_is_the_first_line(papers: Run, loaded: dict[str, Run]) -> None:
     found = papers.estimate
     assert found is not None and found.gain is not None and found.gain_low is not None and found.gain_high is not None
-    interval = f"90 % interval {100 * found.gain_low:.2f} to {100 * found.gain_high:.2f}"
+    interval = f"{100 * found.gain_level:.3g} % interval {100 * found.gain_low:.2f} to {100 * found.gain_high:.2f}"
     gained = f"{100 * found.gain:.2f} points on one seed, {interval}"
     better = (
         "Better than the paper's values by" if found.gain_low > 0 else "No better than the paper's values, as far as"

@@ -61,6 +61,29 @@ def test_those_that_cannot_be_told_take_turns(
         begun.append(SimpleNamespace(user_attrs={run_folder.CONFIRMS: True}))
 
 
+@pytest.mark.parametrize(
+    ("paper", "chances", "turns"),
+    [
+        (6, [0.2, 0.01, 0.01, 0.01, 0.0051], [7, 5, 6, 7]),  # told, but not by far
+        (6, [0.2, 0.01, 0.01, 0.01, 0.005], [7, 5, 7, 5]),  # told by far
+        (6, [0.4, 0.4, 0.4, 0.4, 0.3], [7, 5, 8, 6]),  # of four places the last is theirs
+        (8, [0.4, 0.4, 0.4, 0.4, 0.3], [7, 5, 8, 9]),  # they are among the four anyway
+        (7, [0.4, 0.4, 0.4, 0.4, 0.3], [7, 5, 8, 9]),  # they are the best
+    ],
+)
+def test_the_papers_values_are_confirmed_until_they_are_told_by_far(
+    paper: int, chances: list[float], turns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trial 7 is the best; `chances` are those of 5, 8, 9, 4 and 6 to be better."""
+    belief = SimpleNamespace(better=lambda i, best: chances[i - 1])
+    found = SimpleNamespace(ranking=[0, 1, 2, 3, 4, 5], numbers=(7, 5, 8, 9, 4, 6), belief=belief)
+    monkeypatch.setattr(confirmation, "standing", lambda known, sign: found)
+    begun = [SimpleNamespace(number=n, user_attrs={}) for n in range(10)]
+    begun[paper].user_attrs["from"] = run_folder.PAPER
+    last = SimpleNamespace(user_attrs={run_folder.CONFIRMS: True})
+    assert [confirmation.next_confirmed([*begun, *[last] * done], 1.0) for done in range(4)] == turns  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize("changes", [SEARCH, {"confirm": 3}], ids=["search", "race"])
 def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
     made, one = raced(tmp_path / "one", **changes)
