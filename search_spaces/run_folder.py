@@ -34,7 +34,8 @@ reads it.
 
 A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null, ...} with the metrics of
 `search_spaces.metrics` plus two lists over clients, `client_accuracy` (global model on the client's label mix) and
-`local_accuracies` (null for clients that did not train). A metric that was not measured this round (`eval_every`,
+`local_accuracies` (null for clients that did not train); of more than a hundred clients these are texts
+(`search_spaces.client_columns`). A metric that was not measured this round (`eval_every`,
 `eval_test`) is absent; one that is not finite is null. A reader skips a last line without newline and keeps the last of
 two lines for one (round, seed).
 

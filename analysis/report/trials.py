@@ -18,11 +18,11 @@ from analysis.report.anonymous import AnonymousRun
 from analysis.report.page import escape
 from analysis.runs import Run
 from analysis.runs.race import first_of
-from analysis.runs.rounds import LISTS, by_seed
+from analysis.runs.rounds import by_seed
 from analysis.runs.shapes import is_number
 from analysis.stats import summarise
 from analysis.tables.table import Column, Table, finite
-from search_spaces import files, run_folder
+from search_spaces import client_columns, files, run_folder
 from search_spaces.errors import visible
 from search_spaces.metrics import twin
 
@@ -154,13 +154,14 @@ def _clients(run: Run, trial: int) -> dict[str, list[float | None]]:
     """Accuracies by client in the last round of the last seed, in per cent: `global` (the global model on the client's
     label mix) and `local` (the client's own model; null where it did not train)."""
     lines = _end(run, trial, run_folder.ROUNDS).splitlines()
+    found = {}
     try:
         row = json.loads(lines[-1]) if lines else {}
-    except ValueError:
+        held = {name: client_columns.unpacked(row.get(name)) for name in client_columns.NAMES}
+    except (ValueError, AttributeError):
         return {}
-    found = {}
-    for name, title in zip(LISTS, ("global", "local"), strict=True):
-        listed = row.get(name) if isinstance(row, dict) else None
+    for name, title in zip(client_columns.NAMES, ("global", "local"), strict=True):
+        listed = held[name]
         if isinstance(listed, list) and listed:
             found[title] = [finite(round(100 * v, 2)) if is_number()(v) else None for v in listed[:200]]
     return found

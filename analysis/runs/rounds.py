@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from search_spaces import files, run_folder
+from search_spaces import client_columns, files, run_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +28,6 @@ Lines = Mapping[int, Mapping[tuple[int, int], Line]]
 
 #: Fields of a line that say where it belongs.
 PLACE = ("trial", "round", "seed")
-#: Fields that hold one entry per client; no metrics.
-LISTS = ("client_accuracy", "local_accuracies")
 #: Whole numbers up to here are floats.
 _WIDEST = int(sys.float_info.max)
 #: A list of numbers within a line: most of its bytes, and none of them stands in the tidy table.
@@ -72,8 +70,9 @@ def _is_place(number: object) -> bool:
 
 @functools.lru_cache(1000)
 def _names(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of a row's names that may head a column: letters, digits, dots, colons and underscores."""
-    return tuple(name for name in names if _NAME.fullmatch(name))
+    """Those of a row's names that may head a column: letters, digits, dots, colons and underscores,
+    and not those of lists over clients."""
+    return tuple(name for name in names if _NAME.fullmatch(name) and name not in client_columns.NAMES)
 
 
 def _cell(value: object) -> float | None:

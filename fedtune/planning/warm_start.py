@@ -39,14 +39,13 @@ from analysis.runs import Run
 from analysis.runs import load_run as load
 from analysis.runs import run_names as names
 from analysis.runs.mappings import read_json
-from analysis.runs.rounds import LISTS
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.optuna_samplers import STARTUP
 from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import git_revision, machine, versions
 from fedtune.record.run_directory import TakenTrial
-from search_spaces import run_folder
+from search_spaces import client_columns, run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
@@ -323,7 +322,7 @@ def _measurement(name: str, value: object) -> bool:
     """Whether a row may hold `value` under `name`."""
     if name in ("round", "seed"):
         return isinstance(value, int) and not isinstance(value, bool)
-    if name in LISTS:
+    if name in client_columns.NAMES:
         return isinstance(value, list) and all(item is None or _number(item) for item in value)
     return name in METRICS and (value is None or _number(value))
 

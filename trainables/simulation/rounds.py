@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from search_spaces import client_columns
 from search_spaces import kept_images as kept
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -39,7 +40,6 @@ from trainables.worker.rounds_jsonl import Row as Row
 GlobalMetrics = tuple[dict[str, float], list[float]]
 Remembered = tuple[tuple[tuple[str, Tensor, int], ...] | None, bool, GlobalMetrics]
 #: What a row holds of each client, on the test set.
-_OF_CLIENTS = ("client_accuracy", "local_accuracies")
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class Simulation:
         a round that was the last one, on the test set."""
         if self.measures_test(row["round"]):
             return row
-        return {key: value for key, value in row.items() if f"val_{key}" not in row and key not in _OF_CLIENTS}
+        return {key: value for key, value in row.items() if f"val_{key}" not in row and key not in client_columns.NAMES}
 
     def _images(self, results: Mapping[int, ClientResult]) -> kept_images.Arrays:
         """What is kept of the round that has just ended."""
@@ -410,7 +410,7 @@ class Simulation:
             if others:
                 metrics, _ = evaluation.local_metrics(self.fed, self.data, others, test=test)
                 row |= {_of_readout(name, metric): value for metric, value in metrics.items()}
-        return row if test else {key: value for key, value in row.items() if key not in _OF_CLIENTS}
+        return row if test else {key: value for key, value in row.items() if key not in client_columns.NAMES}
 
     def _global_metrics(self, params: Params, before: Sequence[Remembered]) -> GlobalMetrics:
         """The metrics of a global model. One that was measured in this round or the one `before` is not measured

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from search_spaces import files
+from search_spaces import client_columns, files
 
 #: One line of the file: what one seed measured in one round.
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ def read_rows(path: Path, after: int = 0) -> list[Row]:
     No file has no rows."""
     if not path.exists():
         return []
-    return [json.loads(text) for text in files.read_text(path).split("\n")[after:-1]]
+    return [_unpacked(json.loads(text)) for text in files.read_text(path).split("\n")[after:-1]]
 
 
 def complete_rounds(path: Path, seeds: int) -> int:
@@ -65,7 +65,7 @@ def first_rows(path: Path, rounds: int, seeds: Sequence[int]) -> list[Row]:
 
 def _checked(line: str, name: str, round_: int, seed: int) -> Row:
     try:
-        row = json.loads(line)
+        row = _unpacked(json.loads(line))
     except (ValueError, RecursionError) as error:
         raise Damaged(f"its {name} is garbled in round {round_}") from error
     if not isinstance(row, dict) or not all(map(_measured, row.values())):
@@ -87,10 +87,17 @@ def _measured(value: object) -> bool:
 
 def _line(row: Mapping[str, Any]) -> str:
     """A row as a line of JSON. JSON has no NaN: a number that is not finite is null."""
-    return json.dumps({key: _finite(value) for key, value in row.items()}, allow_nan=False) + "\n"
+    held = {key: client_columns.packed(row[key]) for key in client_columns.NAMES if key in row}
+    return json.dumps({key: _finite(value) for key, value in {**row, **held}.items()}, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _unpacked(row: Any) -> Any:
+    """A row with a list for every text that stands for one. Raises ValueError where one stands for nothing."""
+    names = client_columns.NAMES if isinstance(row, dict) else ()
+    return row | {key: client_columns.unpacked(row[key]) for key in names if key in row} if names else row
