@@ -171,7 +171,8 @@ class FederationConfig:
     precision: str = choice(
         "fp32",
         PRECISIONS,
-        doc="Arithmetic of models' forward and backward passes; weights, losses and updates are float32.",
+        doc="Arithmetic of models' forward and backward passes; weights, losses and updates are float32. tf32 needs "
+        "a GPU; auto: fp32, but on a GPU what a paired test over seeds allows for large convolutional models.",
     )
     executor: str = choice(
         "auto",
@@ -218,7 +219,7 @@ class Federation:
     #: Clients drawn for each round.
     active: int = 0
     device: torch.device = torch.device("cpu")
-    #: Arithmetic of the passes of all modules, see `trainables.models.precision`.
+    #: Arithmetic of the passes of all modules, see `trainables.models.precision`; never `auto`.
     precision: str = "fp32"
     #: Which statistics batch normalisation evaluates with, see `trainables.models.layers`.
     batch_norm: str = "batch"

@@ -26,6 +26,7 @@ from trainables import models
 from trainables.federation import ClientData, Federation, FederationConfig, gather
 from trainables.local import GATHER, LocalJob, LocalResult, LocalTraining, Objective, client_of, draw_batches, sgd
 from trainables.method import Method, stackable
+from trainables.models import precision
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params
 
@@ -67,9 +68,26 @@ def chosen(settings: FederationConfig, method: Method, config: Any, fed: Federat
         return settings.executor
     if fed.device.type != "cuda" or not stackable(method, config) or models.is_own(fed.model):
         return "loop"
+    return "graph" if _largest(settings, method, config, fed)[0] >= FILLS else "vmap"
+
+
+def arithmetic(settings: FederationConfig, method: Method, config: Any, fed: Federation) -> str:
+    """The precision that `auto` means for this federation on its device; every other name means itself."""
+    if settings.precision != "auto":
+        return settings.precision
+    if fed.device.type == "cpu" or models.is_own(fed.model) or models.reads_tokens(fed.model):
+        return "fp32"
+    size, model = _largest(settings, method, config, fed)
+    convolutions = any(isinstance(layer, nn.Conv2d) for layer in model.modules())
+    return precision.chosen(fed.device, convolutions=convolutions, fills=size >= FILLS)
+
+
+def _largest(settings: FederationConfig, method: Method, config: Any, fed: Federation) -> tuple[int, nn.Module]:
+    """The model with the largest step of those that clients train: its operations in a forward pass over a batch, and
+    the model without its weights."""
     names = {fed.model if name == "auto" else name for name in method.architectures(config, settings)}
-    largest = max(operations(fed.built(name), fed.shape, config.batch_size) for name in names)
-    return "graph" if largest >= FILLS else "vmap"
+    built = [fed.built(name) for name in sorted(names)]
+    return max(((operations(model, fed.shape, config.batch_size), model) for model in built), key=lambda one: one[0])
 
 
 def operations(model: nn.Module, shape: tuple[int, ...], batch: int) -> int:

@@ -26,6 +26,7 @@ from search_spaces.parameter import Value
 from trainables import own_metrics, registry
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.method import Method
+from trainables.models.precision import arithmetic
 from trainables.params import WeightedSum, count_bytes, equal, is_same, put, versions
 from trainables.rng import Rng
 from trainables.simulation import attack, evaluation, executors, federated_data, kept_images
@@ -164,6 +165,7 @@ class Simulation:
         configured = values if isinstance(values, registry.Configuration) else registry.configured(name, values)
         self.settings, self.config = configured.federation, configured.config
         self.fed, self.data = federated_data.build(self.settings, seed, device, data_dir)
+        self.fed = replace(self.fed, precision=executors.arithmetic(self.settings, self.method, self.config, self.fed))
         if problems := registry.kind_problems(self.method, self.config, self.settings, self.fed.kind):
             raise UserError(*problems)
         self.measures = own_metrics.measures(self.settings.own_metrics, self.fed.classes)
@@ -228,6 +230,8 @@ class Simulation:
         """`row` with what `evaluate` finds where the round is evaluated, which took `before` seconds already."""
         served = _now(self.fed.device)
         t = self.progress.round
+        if self.settings.precision == "auto":
+            row |= {"precision": self.fed.precision}
         if self._evaluates(t):
             row |= evaluate()
         if t == self.settings.rounds and self.settings.attack_images:
@@ -282,7 +286,8 @@ class Simulation:
 
     def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
         """Runs the next round without measuring its models; returns the start of its row and the clients' results."""
-        return exchange_together([self])[0]
+        with arithmetic(self.fed.precision):
+            return exchange_together([self])[0]
 
     def _cohort(self) -> Cohort:
         """The clients of the next round."""
@@ -471,7 +476,8 @@ class Simulation:
         such model."""
         params = self.global_model()
         test = self.measures_test(self.progress.round)
-        return None if params is None else evaluation.confusion(self._loaded(params), self.data, test)
+        with arithmetic(self.fed.precision):
+            return None if params is None else evaluation.confusion(self._loaded(params), self.data, test)
 
     def save(self) -> Any:
         """The progress as a tree for `checkpoint.save`."""
@@ -492,12 +498,14 @@ class Simulation:
 def run_together(simulations: Sequence[Simulation]) -> list[Row]:
     """The next round of several simulations of one configuration, a line of the record for each; see
     `exchange_together`."""
-    if all(simulation.goes_one_by_one() for simulation in simulations):
-        return [simulation._run_one_by_one() for simulation in simulations]
-    exchanged = exchange_together(simulations)
-    return [
-        simulation._measured(row, results) for simulation, (row, results) in zip(simulations, exchanged, strict=True)
-    ]
+    with arithmetic(simulations[0].fed.precision):
+        if all(simulation.goes_one_by_one() for simulation in simulations):
+            return [simulation._run_one_by_one() for simulation in simulations]
+        exchanged = exchange_together(simulations)
+        return [
+            simulation._measured(row, results)
+            for simulation, (row, results) in zip(simulations, exchanged, strict=True)
+        ]
 
 
 def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict[int, ClientResult]]]:

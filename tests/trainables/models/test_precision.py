@@ -4,6 +4,8 @@ none."""
 from __future__ import annotations
 
 import copy
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,14 @@ import torch
 
 from search_spaces.errors import UserError
 from tests.contracts.test_executors import exact_round, start_alike, wide
-from tests.contracts.test_methods import CPU, METHODS, values_for
+from tests.contracts.test_methods import CPU, METHODS, untimed, values_for
 from tests.exact import assert_as_exact
 from tests.float64 import in_float64
+from tests.pretend_device import AVAILABLE, DEVICE, pretending
 from trainables import local, registry
 from trainables.generators import Generator
 from trainables.models import precision
+from trainables.simulation import executors
 from trainables.simulation.checkpoint import to_tree
 from trainables.simulation.rounds import Simulation
 
@@ -65,9 +69,97 @@ def test_a_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     precision.check("fp32", torch.device("cuda"))
 
 
+def test_tf32_is_refused_where_there_is_none(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError) as error:
+        Simulation("fedavg", values_for("fedavg", toy, precision="tf32"), 3, CPU)
+    assert str(error.value) == (
+        "precision must be fp32 on this processor, which has no TF32 arithmetic, got 'tf32'. Use --set precision=fp32."
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    with pytest.raises(UserError, match=re.escape("on this GPU (of compute capability below 8.0), which has no TF32")):
+        precision.check("tf32", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    precision.check("tf32", torch.device("cuda"))
+
+
+def flags() -> tuple[bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+
+@pytest.fixture
+def ampere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every device passes for a GPU of compute capability 8.0 whose trials compute as `use_gpu` has them."""
+    monkeypatch.setattr(precision, "capability", lambda device: (8, 0))
+    before = flags()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("ampere")
+@pytest.mark.parametrize("name", ["dfrd", "ditto"])  # server steps; a second model
+def test_all_of_a_round_is_in_tf32_and_nothing_after_it(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch asks for the flags when a kernel is launched, so forward and backward passes must both be within."""
+    seen: dict[str, set[tuple[bool, bool]]] = {"tf32": set(), "fp32": set()}
+    backward, forward = torch.Tensor.backward, torch.nn.Conv2d.forward
+    for chosen, found in seen.items():
+        with pytest.MonkeyPatch.context() as patch:
+
+            def watched(function: Any, found: set[tuple[bool, bool]]) -> Any:
+                return lambda *a, **k: (found.add(flags()), function(*a, **k))[1]
+
+            patch.setattr(torch.Tensor, "backward", watched(backward, found))
+            patch.setattr(torch.nn.Conv2d, "forward", watched(forward, found))
+            s = Simulation(name, values_for(name, toy, precision=chosen), 3, CPU)
+            assert "precision" not in s.run_round()
+            s.exchange()
+            s.confusion()
+        assert flags() == (False, False)
+    assert seen == {"tf32": {(True, True)}, "fp32": {(False, False)}}
+    with pytest.raises(KeyError), precision.arithmetic("tf32"):
+        raise KeyError
+    assert flags() == (False, False)
+
+
+@pytest.mark.usefixtures("ampere")
+def test_auto_is_a_rule_about_model_and_gpu_and_takes_only_what_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda")
+
+    def chosen(convolutions: bool, fills: bool) -> str:
+        return precision.chosen(cuda, convolutions=convolutions, fills=fills)
+
+    assert not precision.JUDGED and chosen(True, True) == "fp32"
+    for judged, expected in (({"tf32"}, "tf32"), ({"tf32", "bf16"}, "bf16")):
+        monkeypatch.setattr(precision, "JUDGED", frozenset(judged))
+        assert (chosen(True, True), chosen(True, False), chosen(False, True)) == (expected, "fp32", "fp32")
+    monkeypatch.setattr(precision, "capability", lambda device: (7, 5))
+    assert chosen(True, True) == "fp32"
+
+
+def test_auto_is_fp32_on_a_processor_and_says_so_in_every_row(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "JUDGED", frozenset(precision.FASTER))
+    auto, plain = (Simulation("fedavg", values_for("fedavg", toy, precision=p), 3, CPU) for p in ("auto", "fp32"))
+    assert auto.fed.precision == "fp32"
+    assert untimed(auto.run_round()) == untimed(plain.run_round()) | {"precision": "fp32"}
+
+
+@pytest.mark.usefixtures("ampere")
+@pytest.mark.skipif(not AVAILABLE, reason="this PyTorch takes no device written in Python")
+@pytest.mark.parametrize("name", METHODS)
+def test_on_a_gpu_auto_counts_the_largest_model_that_clients_train(
+    name: str, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "JUDGED", frozenset({"tf32"}))
+    with pretending():
+        for fills, expected in ((0.0, "tf32"), (1e30, "fp32")):
+            monkeypatch.setattr(executors, "FILLS", fills)
+            values = values_for(name, toy, precision="auto", executor="loop")
+            assert Simulation(name, values, 3, torch.device(DEVICE)).fed.precision == expected
+
+
 def test_it_is_declared_and_recorded_but_not_searched() -> None:
     declared = registry.declared("dfrd")["precision"]
-    assert (declared.default, declared.options, declared.tune) == ("fp32", ("fp32", "bf16"), False)
+    assert (declared.default, declared.options, declared.tune) == ("fp32", precision.PRECISIONS, False)
     assert registry.resolve("dfrd", {"precision": "bf16"})["precision"] == "bf16"
     executor = registry.declared("dfrd")["executor"]
     assert (executor.default, executor.options, executor.tune) == ("auto", ("auto", "loop", "graph", "vmap"), False)
