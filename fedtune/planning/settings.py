@@ -107,8 +107,30 @@ def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Setting
                 f"{costs / 1e9:,.0f} billion multiply-adds, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the small "
                 f"profile takes {quick}. --set model=cnn takes cnn."
             )
+    asked = request.paper or problems or "min_samples" in fixed or "clients" not in fixed
+    if not asked and (least := _fewest_samples(values, request.data_dir)) is not None:
+        fixed, values = {**fixed, "min_samples": least}, {**values, "min_samples": least}
+        chosen.append(
+            f"min_samples {least}: not each of {values['clients']} clients can have the default of "
+            f"{defaults['min_samples']} training samples."
+        )
     left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
     return Settings(left, values, options, defaults, tuple(chosen), (*chosen, *_hint(left, request.space)))
+
+
+def _fewest_samples(values: Mapping[str, Value], data_dir: str | None) -> int | None:
+    """How many samples a client has at least where the data do not suffice for the value that is there: half of an
+    equal share; None where they do, or where not even one for each is there."""
+    names = ("dataset", "clients", "min_samples", "validation_fraction", "partition")
+    if not all(name in values for name in names) or values["partition"] == NATURAL:
+        return None
+    name, clients, least, fraction = (values[key] for key in names[:4])
+    assert isinstance(clients, int) and isinstance(least, int) and isinstance(fraction, float)
+    try:
+        there = int(len(data.load(str(name), data_dir).train_y) * (1 - fraction))
+    except UserError:  # told by the preflight, where it is one that the user can mend
+        return None
+    return max(1, there // clients // 2) if clients <= there < clients * least else None
 
 
 def _round_of_cnn(values: Mapping[str, Value], data_dir: str | None) -> float:

@@ -640,6 +640,19 @@ def test_the_model_that_was_taken_is_in_the_record_and_told(tmp_path: Path) -> N
     assert paper.experiment.values["model"] == "cnn"
 
 
+def test_very_many_clients_may_have_fewer_samples_each_than_the_default(tmp_path: Path) -> None:
+    """216 of digits' toy's 240 images are trained on: 9 for each of 24 clients. Half of an equal share is kept for the
+    smallest; what was asked for is refused as ever, and so is a client without a sample."""
+    given: dict[str, Any] = {"dataset": str(write_toy(tmp_path)), "name": str(tmp_path / "none" / "a")}
+    made = plan(SearchRequest("fedavg", set=("clients=24",), **given))
+    assert made.experiment.values["min_samples"] == made.space.fix["min_samples"] == 4
+    assert "min_samples 4: not each of 24 clients can have the default of 10 training samples." in made.notes
+    assert "min_samples" not in plan(SearchRequest("fedavg", set=("clients=21",), **given)).space.fix
+    for wanted in (("clients=24", "min_samples=10"), ("clients=217",)):
+        (problem,) = problems(SearchRequest("fedavg", set=wanted, **given))
+        assert problem.startswith("clients × min_samples must be at most the 240 training samples"), wanted
+
+
 def test_a_search_ends_with_a_confirmation_where_it_can(asked: Callable[..., SearchRequest]) -> None:
     """From ten federations on, of one metric under one condition, that are not all seeds of all configurations."""
     confirms = {
