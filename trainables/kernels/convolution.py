@@ -5,12 +5,13 @@
 Of a map of 2×2 a kernel of 3×3 with padding 1 meets every pixel at each of its four places, and of a map of 1×1 at its
 one place. So every output pixel is a product of the whole map with a window of the kernel, and nothing is multiplied
 with padding: 16 products of channels where a convolution makes 36, 4 for 9 with stride 2, and 1 for 9 on a map of 1×1.
-The windows are laid one below the other into one matrix at every call.
+The windows of few channels are laid one below the other into one matrix at every call; with more channels that would
+move more memory than it is worth, and their rows are multiplied where they lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 
 #: Up to so many pixels a side. On larger maps little is padding, and the windows become a large matrix.
 _LARGEST = 2
+#: Up to so many products of channels the windows are laid into one matrix.
+_LAID = 1 << 14
 
 
 def plain(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
@@ -42,7 +45,8 @@ class Convolution(nn.Conv2d):
             or torch._C._are_functorch_transforms_active()
         ):
             return super().forward(x)
-        made: Tensor = _Products.apply(x.permute(0, 2, 3, 1), self.weight.permute(0, 2, 3, 1), down, right)
+        pixels, kernels = x.permute(0, 2, 3, 1).contiguous(), self.weight.permute(0, 2, 3, 1)
+        made: Tensor = _Products.apply(pixels, kernels, down, right)
         return (made if self.bias is None else made + self.bias).permute(0, 3, 1, 2)
 
     def _starts(self, side: int, axis: int) -> tuple[int, ...]:
@@ -61,34 +65,55 @@ class _Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernels: Tensor, down: tuple[int, ...], right: tuple[int, ...]) -> Tensor:
         ctx.save_for_backward(x, kernels)
-        ctx.down, ctx.right = down, right
-        windows = _windows(kernels, x, down, right)
-        return (x.flatten(1) @ windows.t()).view(len(x), len(down), len(right), len(kernels))
+        ctx.places = places = tuple(product(down, right))
+        ctx.laid = kernels.shape[0] * kernels.shape[3] <= _LAID
+        if ctx.laid:
+            made = x.flatten(1) @ _windows(kernels, x, places).t()
+        else:
+            made = x.new_empty(len(x), len(places), len(kernels))
+            for at, (top, left) in enumerate(places):
+                pixel = made[:, at]
+                for row in range(x.shape[1]):
+                    window = _row(kernels, x, top + row, left).t()
+                    torch.addmm(pixel, x[:, row].flatten(1), window, beta=int(row > 0), out=pixel)
+        return made.view(len(x), len(down), len(right), len(kernels))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, kernels = ctx.saved_tensors
-        gradient, of_x, of_kernels = gradient.flatten(1), None, None
-        if ctx.needs_input_grad[0]:
-            of_x = (gradient @ _windows(kernels, x, ctx.down, ctx.right)).view(x.shape)
-        if ctx.needs_input_grad[1]:
-            of_kernels = gradient.new_zeros(kernels.shape)
-            of_windows = (gradient.t() @ x.flatten(1)).view(-1, len(kernels), *x.shape[1:])
-            for part, own in zip(_parts(of_kernels, x, ctx.down, ctx.right), of_windows, strict=True):
-                part += own
+        of_x, of_kernels = (
+            gradient.new_zeros(tensor.shape) if needed else None
+            for tensor, needed in zip((x, kernels), ctx.needs_input_grad[:2], strict=True)
+        )
+        pixels = gradient.flatten(1).view(len(x), len(ctx.places), len(kernels))
+        if ctx.laid:
+            if of_x is not None:
+                of_x = (pixels.flatten(1) @ _windows(kernels, x, ctx.places)).view(x.shape)
+            if of_kernels is not None:
+                of_windows = (pixels.flatten(1).t() @ x.flatten(1)).view(-1, len(kernels), *x.shape[1:])
+                for (top, left), own in zip(ctx.places, of_windows, strict=True):
+                    of_kernels[:, top : top + x.shape[1], left : left + x.shape[2]] += own
+            return of_x, of_kernels, None, None
+        for at, (top, left) in enumerate(ctx.places):
+            for row in range(x.shape[1]):
+                if of_x is not None:
+                    of_x[:, row].flatten(1).addmm_(pixels[:, at], _row(kernels, x, top + row, left))
+                if of_kernels is not None:
+                    _row(of_kernels, x, top + row, left).addmm_(pixels[:, at].t(), x[:, row].flatten(1))
         return of_x, of_kernels, None, None
 
 
-def _parts(kernels: Tensor, x: Tensor, down: tuple[int, ...], right: tuple[int, ...]) -> Iterator[Tensor]:
-    """For every output pixel what meets the map `x` of the kernels, `(O, h, w, C)`: views, each made when its turn
-    comes, as those made before something is added would not follow what autograd notes of it."""
+#: First row and column of an output pixel's window in the kernel.
+Places = tuple[tuple[int, int], ...]
+
+
+def _windows(kernels: Tensor, x: Tensor, places: Places) -> Tensor:
+    """What the output pixels meet of kernels `(O, k, k, C)`, one below the other: `(H·W·O, h·w·C)`."""
     height, width = x.shape[1:3]
-    for top in down:
-        for left in right:
-            yield kernels[:, top : top + height, left : left + width]
+    windows = [kernels[:, top : top + height, left : left + width] for top, left in places]
+    return (windows[0] if len(windows) == 1 else torch.cat(windows)).flatten(1)
 
 
-def _windows(kernels: Tensor, x: Tensor, down: tuple[int, ...], right: tuple[int, ...]) -> Tensor:
-    """These one below the other, `(H·W·O, h·w·C)`."""
-    parts = list(_parts(kernels, x, down, right))
-    return (parts[0] if len(parts) == 1 else torch.cat(parts)).flatten(1)
+def _row(kernels: Tensor, x: Tensor, row: int, left: int) -> Tensor:
+    """What a row of the map `x` meets in a row of the kernels, `(O, w·C)`; a view where channels come last."""
+    return kernels[:, row, left : left + x.shape[2]].flatten(1)

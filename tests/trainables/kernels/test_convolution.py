@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.exact import assert_as_exact
+from trainables.kernels import convolution
 from trainables.kernels.convolution import Convolution, plain
 
 pytestmark = pytest.mark.numeric
@@ -22,6 +23,8 @@ CASES = [
     ((5, 7), (1, 1), (3, 2, 1), True),
     ((5, 7), (2, 2), (5, 1, 2), True),
     ((5, 7), (1, 2), (5, 2, 2), True),
+    ((130, 132), (2, 2), (3, 1, 1), True),
+    ((130, 132), (2, 1), (3, 2, 1), True),
     ((5, 7), (3, 3), (5, 1, 2), False),
     ((5, 7), (2, 3), (3, 1, 1), False),
     ((5, 7), (2, 2), (3, 1, 2), False),
@@ -59,8 +62,10 @@ def test_a_product_rounds_no_worse_than_the_convolution(
     assert_as_exact(made, _results(reference, given), _results(reference, [tensor.double() for tensor in given]))
 
 
-def test_a_product_can_be_differentiated_again() -> None:
-    """The attack that rebuilds images follows the gradient of a gradient."""
+@pytest.mark.parametrize("laid", [0, 6])
+def test_a_product_can_be_differentiated_again(laid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack that rebuilds images follows the gradient of a gradient. With windows in one matrix, and without."""
+    monkeypatch.setattr(convolution, "_LAID", laid)
     layer = Convolution(2, 3, 3, padding=1).double()
     x = torch.randn(2, 2, 2, 2, dtype=torch.float64, requires_grad=True)
 
