@@ -53,6 +53,7 @@ def _without_kernels() -> None:
 
     convolution.Convolution.forward = nn.Conv2d.forward  # type: ignore[method-assign]
     upsampling.Upsampling.forward = nn.ConvTranspose2d.forward  # type: ignore[method-assign]
+    upsampling.Enlarging.forward = lambda self, x: upsampling.plain_enlarging(x, self.weight, self.bias)  # type: ignore[method-assign]
     distances.mean_squares = distances.plain
     pooling.max_pool, pooling.padded = pooling.plain_max_pool, F.pad
     from trainables.kernels import normalisation  # only now: it pools with what `pooling` has

@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels.upsampling import Enlarging
 from trainables.models.base import initialise
 from trainables.models.layers import BatchNorm
 
@@ -49,8 +50,8 @@ class NoiseGenerator(nn.Module):
         wide = 128 if max(shape[1:]) >= 28 else 64
         with torch.random.fork_rng(devices=[]):
             self.linear, self.norm0 = nn.Linear(noise_dim, wide * self.start[0] * self.start[1]), BatchNorm(wide)
-            self.conv1, self.norm1 = nn.Conv2d(wide, wide, 3, padding=1), BatchNorm(wide)
-            self.conv2, self.norm2 = nn.Conv2d(wide, wide // 2, 3, padding=1), BatchNorm(wide // 2)
+            self.conv1, self.norm1 = Enlarging(wide, wide), BatchNorm(wide)
+            self.conv2, self.norm2 = Enlarging(wide, wide // 2), BatchNorm(wide // 2)
             self.conv3 = nn.Conv2d(wide // 2, shape[0], 3, padding=1)
         self.mean: Tensor
         self.std: Tensor
@@ -61,8 +62,8 @@ class NoiseGenerator(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         """Noise `(B, d)` to model inputs `(B, ch, H, W)`."""
         x = self.norm0(self.linear(z).view(len(z), -1, *self.start))
-        x = F.leaky_relu(self.norm1(self.conv1(F.interpolate(x, scale_factor=2))), 0.2)
-        x = F.leaky_relu(self.norm2(self.conv2(F.interpolate(x, scale_factor=2))), 0.2)
+        x = F.leaky_relu(self.norm1(self.conv1(x)), 0.2)
+        x = F.leaky_relu(self.norm2(self.conv2(x)), 0.2)
         images = torch.sigmoid(self.conv3(x))
         height, width = self.shape[1:]
         top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2

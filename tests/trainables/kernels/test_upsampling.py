@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.exact import assert_as_exact
-from trainables.kernels.upsampling import Upsampling, plain
+from trainables.kernels.upsampling import Enlarging, Upsampling, plain, plain_enlarging
 
 pytestmark = pytest.mark.numeric
 
@@ -110,3 +110,30 @@ def test_on_another_device_it_is_pytorchs_own() -> None:
     """The `meta` device, which computes shapes only."""
     layer = Upsampling(512, 3, 4, 2, 1, bias=False).to("meta")
     assert layer(torch.empty(8, 512, 4, 4, device="meta")).shape == (8, 3, 8, 8)
+
+
+@pytest.mark.parametrize("side", [(4, 4), (5, 7), (3, 4)])
+def test_enlarging_by_sums_of_weights_rounds_no_worse(side: tuple[int, int]) -> None:
+    """Values and gradients. Below 4×4, under bfloat16 and where models are stacked both operations are PyTorch's, to
+    the bit."""
+    torch.manual_seed(0)
+    layer = Enlarging(5, 3).to(memory_format=torch.channels_last)
+    x, weight, bias = torch.randn(6, 5, *side), layer.weight.detach(), layer.bias.detach()
+
+    def results(run: Callable[..., Tensor], *given: Tensor) -> list[Tensor]:
+        given = tuple(tensor.clone().requires_grad_() for tensor in given)
+        y = run(*given)
+        slopes = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
+        return [y, *torch.autograd.grad(y, given, slopes)]
+
+    def ours(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        layer._parameters |= {"weight": weight, "bias": bias}  # type: ignore[dict-item]
+        return layer(x)
+
+    made, expected = results(ours, x, weight, bias), results(plain_enlarging, x, weight, bias)
+    assert torch.equal(made[0], expected[0]) == (min(side) < 4)
+    assert_as_exact(made, expected, results(plain_enlarging, x.double(), weight.double(), bias.double()))
+    stacked = torch.func.vmap(layer)(x[:, None]).flatten(0, 1)
+    torch.testing.assert_close(stacked, expected[0])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(layer(x), plain_enlarging(x, weight, bias))
