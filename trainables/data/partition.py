@@ -39,6 +39,9 @@ NATURAL = "natural"
 DRAWS = 10_000
 #: Tables of so many rows together are drawn at most, where that is fewer than `DRAWS` tables.
 ROWS = 1_000_000
+#: Of so many clients `dir_client` draws each client's samples at once, of more one after the other: the distribution is
+#: the same, the time of the former grows with clients times samples.
+FEW = 100
 #: What dir_pfl asks of a client at least, however many there are.
 FEWEST = 2
 #: So many tables are remembered.
@@ -248,15 +251,39 @@ def dir_client(task: Task, rng: np.random.Generator) -> Counts:
     share, all of them are taken and the rest comes uniformly from the other classes, so that sizes stay equal."""
     left, rows = task.sizes.copy(), []
     for share in task.equal_shares():
-        with np.errstate(divide="ignore"):
-            weight = np.log(rng.dirichlet(np.full(len(left), task.omega)))
-        pool = np.repeat(np.arange(len(left)), left)
-        # The largest log-weight + Gumbel noise first is a weighted draw without replacement (Efraimidis and Spirakis).
-        key = weight[pool] + rng.gumbel(size=len(pool))
-        order = np.lexsort((rng.random(len(pool)), -key))
-        rows.append(np.bincount(pool[order[:share]], minlength=len(left)))
-        left = left - rows[-1]
+        shares = rng.dirichlet(np.full(len(left), task.omega))
+        row = _at_once(left, shares, share, rng) if task.clients <= FEW else _in_succession(left, shares, share, rng)
+        rows.append(row)
+        left = left - row
     return np.stack(rows)
+
+
+def _at_once(left: Counts, shares: NDArray[np.float64], count: int, rng: np.random.Generator) -> Counts:
+    """How many of each class a weighted draw of `count` samples without replacement takes, by a key for every sample
+    that is left: its time grows with these."""
+    with np.errstate(divide="ignore"):
+        weight = np.log(shares)
+    pool = np.repeat(np.arange(len(left)), left)
+    # The largest log-weight + Gumbel noise first is a weighted draw without replacement (Efraimidis and Spirakis).
+    key = weight[pool] + rng.gumbel(size=len(pool))
+    order = np.lexsort((rng.random(len(pool)), -key))
+    return np.bincount(pool[order[:count]], minlength=len(left))
+
+
+def _in_succession(left: Counts, shares: NDArray[np.float64], count: int, rng: np.random.Generator) -> Counts:
+    """The same distribution, sample after sample: its time grows with `count` alone."""
+    rest, taken = left.copy(), np.zeros_like(left)
+    for number in rng.random(count):
+        weight = rest * shares
+        if not weight.any():
+            weight = rest.astype(np.float64)
+        above = weight.cumsum()
+        label = int(np.searchsorted(above, number * above[-1], side="right"))
+        if label == len(rest):  # the product was rounded up to the sum
+            label = int(weight.nonzero()[0][-1])
+        rest[label] -= 1
+        taken[label] += 1
+    return taken
 
 
 def dir_dominant(task: Task, rng: np.random.Generator) -> Counts:

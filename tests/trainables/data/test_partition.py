@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import nchypergeom_wallenius
 
 from search_spaces.errors import UserError
 from trainables.data import partition as module
@@ -147,6 +148,19 @@ def test_dir_client_draws_by_class_weight_without_replacement() -> None:
     first = np.array([RECIPES["dir_client"](task, Fixed())[0] for _ in range(100)])  # type: ignore[arg-type]
     assert first.sum(1).tolist() == [20] * 100
     assert first[:, 0].mean() == pytest.approx(16, abs=0.6)
+
+
+def test_dir_client_of_many_clients_draws_from_the_same_distribution() -> None:
+    """Sample after sample gives Wallenius' noncentral hypergeometric distribution, as one weighted draw does."""
+    left, shares, rng = np.array([30, 0, 20]), np.array([0.75, 0.0, 0.25]), np.random.default_rng(0)
+    drawn = np.array([module._in_succession(left, shares, 25, rng)[0] for _ in range(2_000)])
+    exact = nchypergeom_wallenius(50, 30, 25, 3.0)
+    assert abs(drawn.mean() - exact.mean()) < 4 * exact.std() / math.sqrt(len(drawn))
+    assert drawn.var() == pytest.approx(exact.var(), rel=4 * math.sqrt(2 / len(drawn)))
+    # Where what has weight is used up, the rest comes from the other classes.
+    assert module._in_succession(left, np.array([1.0, 0.0, 0.0]), 37, rng).tolist() == [30, 0, 7]
+    held = table(partition("dir_client", labels(), module.FEW + 1, classes=10, rng=rng, min_size=1), labels(), 10)
+    assert held.sum(axis=0).tolist() == [60] * 10 and set(held.sum(axis=1)) == {5, 6}
 
 
 def test_dir_client_takes_what_is_left_and_fills_up() -> None:
