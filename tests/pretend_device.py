@@ -18,6 +18,9 @@ be those of a run on a processor; work on the device that is out of sight, outsi
 
 Counted (`Seen`): what the processor must wait for until the GPU has done all that it was told.
 
+Recorded (`record`): the operations of a step with the tensors that they were given, as a CUDA graph has them. A replay
+runs no Python: what the step reads from anywhere but these tensors is what it was when it was recorded.
+
 Not shown: how fast a GPU is, its rounding, its memory, and code that asks for `cuda` by name.
 """
 
@@ -113,6 +116,48 @@ def pretending() -> Iterator[Seen]:
         _watching.pop()
 
 
+# --- recorded steps --------------------------------------------------------------------------------------------------
+
+#: An operation of the processor that was done for the device, with what it was given and what it made, and the device's
+#: tensors, which keep the memory of both.
+_Done = tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any, Any]
+#: Where what is done is entered while a step is recorded.
+_tape: list[_Done] | None = None
+
+
+def record(step: Callable[[], None]) -> Callable[[], None]:
+    """What CUDA makes of `step`, which it refuses where the step waits for the device or brings something to it."""
+    global _tape
+    assert _tape is None, "a step is being recorded"
+    step()  # as on CUDA: in it an optimiser makes its memory
+    _tape = tape = []
+    try:
+        with pretending() as seen:
+            step()
+    finally:
+        _tape = None
+    assert not seen.waits and not seen.moved, seen.noted
+    assert tape, "nothing was done on the device"
+
+    @torch.no_grad()
+    def replay() -> None:
+        for operation, inputs, named, made, _ in tape:
+            _into(made, operation(*inputs, **named))
+
+    return replay
+
+
+def _into(place: Any, value: Any) -> None:
+    """What an operation gives anew, where its result was when it was recorded. Views and changed arguments are there
+    already."""
+    if isinstance(place, Tensor):
+        if place.data_ptr() != value.data_ptr():
+            place.copy_(value)
+    elif isinstance(place, (list, tuple)):
+        for one, other in zip(place, value, strict=True):
+            _into(one, other)
+
+
 def is_pretend(value: Any) -> bool:
     """Whether `value` is a tensor of the device."""
     return isinstance(value, Tensor) and value.device.type == NAME
@@ -182,7 +227,10 @@ def _kernel(op: Any, *args: Any, **kwargs: Any) -> Any:
         seen.operations += 1
         if rule.asks or (rule.name in _BY_INDEX and any(_is_mask(i) for i in args[1])):
             seen.note(rule.name)
-        return _returned(op(*inputs[0], **inputs[1]), list(pairs.values()))
+        made = op(*inputs[0], **inputs[1])
+        if _tape is not None:
+            _tape.append((op, *inputs, made, pairs))
+        return _returned(made, list(pairs.values()))
 
 
 def _is_mask(index: Any) -> bool:
@@ -224,6 +272,8 @@ def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Te
         seen.note(TO_CPU)
     here, there = (on_cpu(t) if is_pretend(t) else t for t in (source, target))
     there.copy_(here)
+    if _tape is not None:
+        _tape.append((there.copy_, (here,), {}, there, (source, target)))
     return target
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from search_spaces.parameter import choice, integer, real, text
 from trainables import models
 from trainables.data.partition import NATURAL, RECIPES
+from trainables.kernels.recorded_steps import Recorder
 from trainables.models.precision import PRECISIONS, lower
 from trainables.params import take
 from trainables.rng import Rng
@@ -177,8 +178,8 @@ class FederationConfig:
     executor: str = choice(
         "auto",
         ("auto", "loop", "graph", "vmap"),
-        doc="Clients one after the other (loop; graph: their steps recorded as CUDA graphs) or those of equal "
-        "shape as one program (vmap); "
+        doc="Clients one after the other (loop; graph: their steps, and a server's, recorded as CUDA graphs) or those "
+        "of equal shape as one program (vmap); "
         "auto: on CUDA, where the method allows it, vmap for small models and graph for others; loop elsewhere.",
     )
     own_metrics: str = text(
@@ -229,6 +230,8 @@ class Federation:
     scale: float = 255.0
     #: How many tokens there are, where samples are sequences of them.
     vocabulary: int = 0
+    #: Records the steps of a server that can be (`executor: graph`); None: they are taken one by one.
+    record: Recorder | None = field(default=None, repr=False, compare=False)
     _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property

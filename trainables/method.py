@@ -183,6 +183,8 @@ class Method:
     #: Whether `server` goes over the uploads once, in order, and needs no two of them at the same time, under a
     #: configuration. It does nothing else before: the clients train while it goes over them, see `wire.OnePass`.
     one_pass: bool | Callable[[Any], bool] = False
+    #: Whether the server takes many equal steps, which it gives `Federation.record` to record.
+    recordable_server: bool = False
     #: Whether the data must be images, as the method generates such; without it, vectors will do.
     images: bool = False
     #: Whether the first `rounds` rounds of a run would be others if more rounds than these were planned, under a
@@ -240,7 +242,8 @@ class Method:
 
 def executor_problems(executor: str, method: Method, config: Any) -> list[str]:
     """Why this executor cannot train this method's clients; empty where it can."""
-    if executor in ("auto", "loop") or stackable(method, config):
+    served = executor == "graph" and method.recordable_server
+    if executor in ("auto", "loop") or served or stackable(method, config):
         return []
     why = (
         "whose clients do more than train one model by SGD"

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -25,11 +25,11 @@ import trainables
 from tests.contracts.test_batch_norm import NORMALISED
 from tests.contracts.test_executors import NEEDED, STACKED, assert_clients_as_exact, start_alike, wide
 from tests.contracts.test_methods import CPU, METHODS, own_parameters, same, untimed, values_for
-from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretending
+from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretending, record
 from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
 from trainables import models, registry
-from trainables.kernels import distances, normalisation, pooling, upsampling
+from trainables.kernels import convolution, distances, normalisation, pooling, upsampling
 from trainables.simulation import checkpoint, federated_data
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.replicates import Replicates
@@ -43,7 +43,7 @@ EXECUTED = [
     (name, executor)
     for name in METHODS
     for executor in ("loop", "vmap", "graph")
-    if executor == "loop" or name in STACKED
+    if executor == "loop" or name in STACKED or (executor == "graph" and registry.method(name).recordable_server)
 ]
 
 
@@ -53,26 +53,20 @@ def same_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(pooling, "FEWEST", 1 << 30)
     monkeypatch.setattr(distances, "_CACHED", 1 << 60)
     monkeypatch.setattr(normalisation, "_after_pooling", lambda *_: False)
+    monkeypatch.setattr(convolution.Convolution, "forward", nn.Conv2d.forward)
     monkeypatch.setattr(upsampling.Upsampling, "forward", nn.ConvTranspose2d.forward)
     yield
     federated_data._MOVED.clear()
 
 
 def started(name: str, values: dict[str, Any], device: str) -> Replicates:
-    """The trial before its first round. CUDA graphs need CUDA: here a recorded step is called again."""
+    """The trial before its first round. CUDA graphs need CUDA: here the device records, and a processor loops."""
     graph = values.get("executor") == "graph"
     trial = Replicates(name, values | ({"executor": "loop"} if graph else {}), [3], device=device)
-    for simulation in trial.simulations if graph else ():
-        simulation.graphs = Graphs(simulation.config, recorded)
+    for simulation in trial.simulations if graph and device == DEVICE else ():
+        simulation.graphs = Graphs(simulation.config, record) if name in STACKED else None
+        simulation.fed = replace(simulation.fed, record=record)
     return trial
-
-
-def recorded(step: Callable[[], None]) -> Callable[[], None]:
-    """`step`, once it has been seen to neither wait nor copy to the device: CUDA records no such step."""
-    with pretending() as seen:
-        step()
-    assert not seen.waits and not seen.moved, seen.noted
-    return step
 
 
 def two_rounds(begin: Callable[[], Replicates], file: Path, *, interrupted: bool = True) -> tuple[list[Row], Any]:
@@ -117,6 +111,63 @@ def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path) -> Seen:
 @pytest.mark.parametrize(("name", "executor"), EXECUTED)
 def test_every_method_and_executor(name: str, executor: str, toy: Path, tmp_path: Path) -> None:
     assert_as_on_a_cpu(name, values_for(name, toy, executor=executor, **SMALL, **NEEDED.get(name, {})), tmp_path)
+
+
+#: Enough server steps that most are replayed; what changes what a step reads or what is begun anew.
+STEPS = {"server_iters": 2, "gen_steps": 2, "distill_steps": 3, "server_steps": 4}
+WIDTHS = {"rho": 5, "base": "heterofl"}
+SERVED: list[tuple[str, dict[str, Any], int]] = [
+    ("dfrd", {"ema_update": "before_distillation", "renormalise_synthetic": True, "distill_momentum": 0.5}, 2),
+    ("dfrd", {"reset_optim_each_phase": True, "distill_momentum": 0.5, "share_noise": True}, 2),
+    ("dfrd", {"resample_noise": False, "use_ema": False, "batch_norm": "running", "beta_ey": 0.5, **WIDTHS}, 2),
+    ("fedftg", {}, 2),
+    ("dense", {"beta_bn": 1.0}, 2),
+    ("dhf", {"gme_interval": 1}, 2),
+    ("fedmdcg", {}, 1),
+    ("fedcg", {"server_agg": "kd"}, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "more", "graphs"), SERVED, ids=str)
+def test_recorded_steps_of_a_server_are_the_steps_themselves(
+    name: str, more: dict[str, Any], graphs: int, toy: Path
+) -> None:
+    """Bit for bit, and with all that they read in its place: a replay runs no Python. Each phase is recorded once a
+    round, whatever its iterations."""
+    seen = []
+
+    def counted(step: Callable[[], None]) -> Callable[[], None]:
+        seen.append(step)
+        return record(step)
+
+    values = values_for(name, toy, **SMALL | STEPS | more)
+    with pretending():
+        device = started(name, values, DEVICE)
+        (simulation,) = device.simulations
+        simulation.fed = replace(simulation.fed, record=counted)
+        rows = [untimed(row) for _ in range(2) for row in device.step()]
+        state = on(CPU, simulation.progress.state)
+    plain = started(name, values, "cpu")
+    assert rows == [untimed(row) for _ in range(2) for row in plain.step()]
+    assert same(vars(state), vars(plain.simulations[0].progress.state))
+    assert len(seen) == 2 * graphs
+
+
+def test_a_step_that_reads_what_was_exchanged_since_it_was_recorded_is_noticed() -> None:
+    """As on CUDA: it goes on with the tensor that it was recorded with. And a step that waits is not recorded."""
+    with pretending():
+        total, read = torch.zeros(2).to(DEVICE), {"now": torch.ones(2).to(DEVICE)}
+        replay = record(lambda: total.add_(read["now"] * 2))
+        total.zero_()
+        read["now"].fill_(3.0)
+        replay()
+        assert total.tolist() == [6.0, 6.0]
+        read["now"] = torch.zeros(2).to(DEVICE)
+        replay()
+        assert total.tolist() == [12.0, 12.0]
+        for waiting in (lambda: total.add_(total.sum().item()), lambda: total.add_(torch.ones(2).to(DEVICE))):
+            with pytest.raises(AssertionError, match="elsewhere"):
+                record(waiting)
 
 
 def options() -> Iterator[tuple[str, str, Any]]:

@@ -30,6 +30,7 @@ from trainables.building_blocks.split_model import feature_generator, head_modul
 from trainables.federation import Federation
 from trainables.generators.feature import FeatureGenerator
 from trainables.kernels.optimisers import Adam
+from trainables.kernels.recorded_steps import RecordedStep, memory
 from trainables.local import LocalTraining
 from trainables.params import average, on, put, take, unpack
 from trainables.rng import Rng
@@ -176,11 +177,13 @@ def aggregate(
         lr=config.server_lr,
         weight_decay=config.gen_weight_decay,
         fused=True,
+        capturable=fed.record is not None,
     )
     shares = torch.tensor(sizes, dtype=torch.float32, device=fed.device) / sum(sizes)
     teachers = _Teachers(config, fed, uploads)
     tau = None if tau is None else tau.to(fed.device)
-    for z, y, made, rho in teachers.batches(probabilities, rng):
+
+    def step(z: Tensor, y: Tensor, made: Tensor, rho: Tensor) -> None:
         own = learner(z, y)
         if config.server_agg == "kd":
             loss = kd_loss(rho, classifier(own), shares, config.kd_temperature_server)
@@ -195,6 +198,13 @@ def aggregate(
         adam.zero_grad(set_to_none=True)
         loss.backward()
         adam.step()
+
+    def changed() -> list[Tensor]:
+        return [*learner.state_dict().values(), *classifier.state_dict().values(), *memory(adam)]
+
+    recorded = RecordedStep(step, changed, fed.record)
+    for given in teachers.batches(probabilities, rng):
+        recorded(*given)
     return take(learner), take_head(classifier)
 
 

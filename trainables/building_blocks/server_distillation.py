@@ -7,7 +7,8 @@ alternating phases. What the generator and the student minimise is each method's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,6 +19,7 @@ from trainables.building_blocks.parameter_kinds import adam_lr, sgd_lr, temperat
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
 from trainables.kernels.optimisers import SGD, Adam
+from trainables.kernels.recorded_steps import RecordedStep, memory
 from trainables.params import on, put
 from trainables.rng import Rng
 from trainables.wire import Params
@@ -179,8 +181,14 @@ def to_models(config: ServerDistillation, fed: Federation, images: Tensor) -> Te
     that are taken as they are (`Federation.offset`) always mapped, to the range of the data."""
     if not config.renormalise_synthetic and fed.offset == 0:
         return images
-    mean, std = (torch.tensor(v, device=images.device)[:, None, None] for v in (fed.mean, fed.std))
+    mean, std = (_by_channel(v, images.device) for v in (fed.mean, fed.std))
     return ((images + 1) / 2 - mean) / std
+
+
+@functools.lru_cache(maxsize=16)
+def _by_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """A value for each channel, `(ch, 1, 1)`; kept, as a recorded step may bring nothing to the device."""
+    return torch.tensor(values, device=device)[:, None, None]
 
 
 def moving_average(old: Params, new: Params, momentum: float) -> Params:
@@ -208,7 +216,8 @@ class Phases:
 
     student: the global model, updated in place; read it with `params.take`.
     generator: G with its label embedding, likewise.
-    A phase is given its loss as a function of a batch."""
+    A phase is given its loss as a function of a batch. Where the federation records steps, a loss is recorded once and
+    must be a function of its arguments and of tensors that stay where they are."""
 
     def __init__(
         self,
@@ -232,6 +241,7 @@ class Phases:
         self._for_generator = self.draws("generator")
         self._for_student = self._for_generator if config.share_noise else self.draws("distillation")
         self._new_optimisers()
+        self._steps: dict[object, RecordedStep] = {}
 
     def draws(self, name: str) -> Draws:
         """Noise and labels of the stream `name`."""
@@ -245,9 +255,8 @@ class Phases:
             c.resample_noise and not c.share_noise,
         )
 
-    def synthesise(self, generator: Generator, draws: Draws) -> Batch:
-        """A batch of images of `generator`."""
-        z, y = draws.next()
+    def synthesise(self, generator: Generator, z: Tensor, y: Tensor) -> Batch:
+        """The images of `generator` for noise `(B, d)` and labels `(B,)`."""
         merged = generator.merge(z, y)
         images = generator(merged)
         return Batch(z, y, merged, images, to_models(self.config, self.fed, images))
@@ -258,35 +267,65 @@ class Phases:
         self._begin()
         self.student.eval().requires_grad_(False)
         self.generator.train()
-        for _ in range(self.config.gen_steps):
-            loss = loss_of(self.synthesise(self.generator, self._for_generator))
+
+        def step(z: Tensor, y: Tensor) -> None:
+            loss = loss_of(self.synthesise(self.generator, z, y))
             self.adam.zero_grad(set_to_none=True)
             loss.backward()
             self.adam.step()
 
-    def distillation_phase(self, loss_of: Callable[[Batch], Tensor]) -> None:
+        recorded = self._recorded(("generator", loss_of), step)
+        for _ in range(self.config.gen_steps):
+            recorded(*self._for_generator.next())
+
+    def distillation_phase(self, loss_of: Callable[..., Tensor], also: Sequence[Draws] = ()) -> None:
         """I_d SGD steps on the student in training mode; the generator in evaluation mode, its images without
-        gradient."""
+        gradient. After the batch the loss is given the noise and labels of each of `also`."""
         if not self.config.share_noise:
             self._for_student.renew()
         self._begin()
         self.student.train().requires_grad_(True)
         self.generator.eval()
-        for _ in range(self.config.distill_steps):
+
+        def step(z: Tensor, y: Tensor, *more: Tensor) -> None:
             with torch.no_grad():
-                batch = self.synthesise(self.generator, self._for_student)
-            loss = loss_of(batch)
+                batch = self.synthesise(self.generator, z, y)
+            loss = loss_of(batch, *more)
             self.sgd.zero_grad(set_to_none=True)
             loss.backward()
             self.sgd.step()
 
+        recorded = self._recorded(("distillation", loss_of), step)
+        for _ in range(self.config.distill_steps):
+            recorded(*(tensor for draws in (self._for_student, *also) for tensor in draws.next()))
+
+    def _recorded(self, key: object, step: Callable[..., None]) -> RecordedStep:
+        """The step of a phase, that of an earlier phase of equal `key` where steps are recorded."""
+        if self.fed.record is None or key not in self._steps:
+            self._steps[key] = RecordedStep(step, self._changed, self.fed.record)
+        return self._steps[key]
+
+    def _changed(self) -> list[Tensor]:
+        modules = (self.student, self.generator)
+        return [*(t for module in modules for t in module.state_dict().values()), *memory(self.adam, self.sgd)]
+
     def _begin(self) -> None:
-        if self.config.reset_optim_each_phase:
+        if not self.config.reset_optim_each_phase:
+            return
+        if self.fed.record is None:
             self._new_optimisers()
+        for tensor in memory(self.adam, self.sgd):
+            tensor.zero_()  # in its place: it stands in recorded steps
 
     def _new_optimisers(self) -> None:
         c = self.config
-        self.adam = Adam(self.generator.parameters(), lr=c.gen_lr, betas=(c.gen_beta1, c.gen_beta2), fused=True)
+        self.adam = Adam(
+            self.generator.parameters(),
+            lr=c.gen_lr,
+            betas=(c.gen_beta1, c.gen_beta2),
+            fused=True,
+            capturable=self.fed.record is not None,
+        )
         self.sgd = SGD(
             self.student.parameters(),
             lr=c.distill_lr,

@@ -31,6 +31,8 @@ class Adam(_WithoutCompiler, torch.optim.Adam):
     """`torch.optim.Adam`, not differentiable."""
 
     step: Any = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+    #: No warning where an optimiser that can be recorded takes a step that is not: each takes its first one so.
+    _warned_capturable_if_run_uncaptured = True
 
 
 class LBFGS(_WithoutCompiler, torch.optim.LBFGS):

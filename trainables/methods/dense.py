@@ -278,6 +278,7 @@ METHOD = Method(
     job=job,
     job_applies=without_statistics,
     server=server,
+    recordable_server=True,
     widths="any",
     limits=WITHOUT_SERVER_STEPS,
     check=check,

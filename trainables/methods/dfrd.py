@@ -202,7 +202,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
             ema = moving_average(ema, take(distillation.phases.generator), config.lambda_)
             put(distillation.averaged, ema)
         distillation.for_ema.renew()
-        distillation.phases.distillation_phase(distillation.student_loss)
+        distillation.phases.distillation_phase(distillation.student_loss, distillation.also)
     generator = take(distillation.phases.generator)
     if config.ema_update == "round_end":
         ema = moving_average(ema, generator, config.lambda_)
@@ -229,6 +229,8 @@ class _Distillation:
         self.averaged = generator_module(config, fed, "averaged G").eval()
         put(self.averaged, on(fed.device, state.ema))
         self.for_ema = self.phases.draws("ema")
+        #: What the student's loss is given besides the generator's batch.
+        self.also = [self.for_ema] if config.use_ema and config.alpha > 0 else []
 
     def generator_loss(self, batch: Batch) -> Tensor:
         """L_gen, Eq. (5), and the embedding's hinge."""
@@ -242,12 +244,12 @@ class _Distillation:
             loss = loss + c.beta_ey * embedding_hinge(embedding(batch.y), c.embed_norm_scale)
         return loss
 
-    def student_loss(self, batch: Batch) -> Tensor:
-        """L_md, Eq. (7)."""
+    def student_loss(self, batch: Batch, *for_averaged: Tensor) -> Tensor:
+        """L_md, Eq. (7); the averaged generator's images are made of z̃ and ỹ `for_averaged`, if these are given."""
         loss = self._distil(batch)
-        if self.config.use_ema and self.config.alpha > 0:
+        if for_averaged:
             with torch.no_grad():
-                averaged = self.phases.synthesise(self.averaged, self.for_ema)
+                averaged = self.phases.synthesise(self.averaged, *for_averaged)
             loss = loss + self.config.alpha * self._distil(averaged)
         return loss
 
@@ -313,6 +315,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    recordable_server=True,
     widths="any",
     shares_label_counts=True,
     limits=(

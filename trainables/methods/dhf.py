@@ -399,6 +399,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    recordable_server=True,
     architectures=architectures,
     client_network=client_network,
     global_network=global_network,

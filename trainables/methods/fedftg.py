@@ -188,6 +188,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    recordable_server=True,
     widths="any",
     shares_label_counts=True,
     limits=WITHOUT_SERVER_STEPS,

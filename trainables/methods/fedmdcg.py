@@ -350,6 +350,7 @@ METHOD = Method(
     download=download,
     client=client,
     server=server,
+    recordable_server=True,
     global_model=no_global_model,
     shares_label_counts=True,
     painters=painters,

@@ -1,9 +1,8 @@
 """Clients one after the other, their SGD step recorded once as a CUDA graph and replayed (`executor: graph`).
 
-A step of a small network is a hundred kernels of a few microseconds each, and a GPU waits longer for the processor to
-launch them than it computes. A recorded step is launched as one. What it reads and writes must stay where it is:
-weights and buffers (a federation's modules are reused), the batch, the tensors of the objective, momentum, the sum of
-losses.
+See `trainables.kernels.recorded_steps`. What stays in its place here: weights and buffers (a federation's modules are
+reused), the batch, the tensors of the objective, momentum, the sum of losses. A server's steps are recorded too, by the
+methods that have such (`Method.recordable_server`).
 """
 
 from __future__ import annotations
@@ -15,31 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainables.kernels.recorded_steps import Recorder, cuda_graph
 from trainables.local import LocalJob, LocalResult, LocalTraining, batches, draw_batches, sgd
 from trainables.params import put, take
 from trainables.simulation.executors import Task, shapes
 from trainables.wire import ClientResult
 
-#: Turns a step without arguments into one that does the same to the same tensors; it may run the step while it does so.
-Recorder = Callable[[Callable[[], None]], Callable[[], None]]
 #: Recorded steps kept; one more takes the place of the oldest. Each holds on to the memory of its activations.
 KEPT = 16
-#: Runs of a step before it is recorded, in which libraries choose their kernels and the optimiser makes its momentum.
-WARM_UP = 3
-
-
-def cuda_graph(step: Callable[[], None]) -> Callable[[], None]:
-    """`step` as a CUDA graph of the current device."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        for _ in range(WARM_UP):
-            step()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
 
 
 class Graphs:

@@ -25,7 +25,8 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import own_metrics, registry
 from trainables.federation import ClientData, Federation, FederationConfig
-from trainables.method import Method
+from trainables.kernels.recorded_steps import cuda_graph
+from trainables.method import Method, stackable
 from trainables.models.precision import arithmetic
 from trainables.params import WeightedSum, count_bytes, equal, is_same, put, versions
 from trainables.rng import Rng
@@ -171,7 +172,11 @@ class Simulation:
         self.measures = own_metrics.measures(self.settings.own_metrics, self.fed.classes)
         executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings, self.method, self.config, self.fed)
-        self.graphs = Graphs(self.config) if self.executor == "graph" else None
+        #: The recorded steps of clients; None where they are taken one by one.
+        self.graphs: Graphs | None = None
+        if self.executor == "graph":
+            self.fed = replace(self.fed, record=cuda_graph)
+            self.graphs = Graphs(self.config) if stackable(self.method, self.config) else None
         #: Whether clients' own models are kept, where the method has such.
         self.keeps_personal = False
         #: Whether images are kept, and those of the last evaluated round (`trainables.simulation.kept_images`).

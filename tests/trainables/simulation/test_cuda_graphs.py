@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.contracts.test_executors import assert_clients_as_exact, counts, start_alike, wide
 from tests.contracts.test_methods import CPU, untimed, values_for
-from trainables.kernels import normalisation
+from trainables.kernels import normalisation, recorded_steps
 from trainables.simulation import cuda_graphs
 from trainables.simulation.cuda_graphs import Graphs, _Program
 from trainables.simulation.rounds import Simulation
@@ -42,7 +42,7 @@ class Tape:
 
     def __call__(self, step: Step) -> Step:
         self.recorded += 1
-        for _ in range(cuda_graphs.WARM_UP):
+        for _ in range(recorded_steps.WARM_UP):
             step()
         with NoAnswers(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(normalisation, "_after_pooling", lambda *_: False)  # a short cut of a processor's

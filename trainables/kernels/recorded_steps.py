@@ -1,0 +1,80 @@
+"""Steps that are taken many times, recorded once as a CUDA graph and replayed.
+
+A step of a small network is a hundred kernels of a few microseconds each, and a GPU waits longer for the processor to
+launch them than it computes. A recorded step is launched as one. What it reads and writes must stay where it is, and
+nothing in it may ask for a value or come from the processor: what is drawn is drawn outside, and copied in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+#: Turns a step without arguments into one that does the same to the same tensors; it may run the step while it does so.
+Recorder = Callable[[Callable[[], None]], Callable[[], None]]
+#: Runs of a step before it is recorded, in which libraries choose their kernels and an optimiser makes its memory.
+WARM_UP = 3
+
+
+def cuda_graph(step: Callable[[], None]) -> Callable[[], None]:
+    """`step` as a CUDA graph of the current device."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(WARM_UP):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+class RecordedStep:
+    """`step(*given)` as often as it is called, to the same bits with a recorder and without one."""
+
+    def __init__(
+        self, step: Callable[..., None], changed: Callable[[], Iterable[Tensor]], record: Recorder | None
+    ) -> None:
+        """`step` takes tensors, of the same shapes at every call. `changed` names every tensor that it changes and that
+        outlives it, once it has been called. Without `record` the step is called as it is."""
+        self._step, self._changed, self._record = step, changed, record
+        self._called = False
+        self._given: tuple[Tensor, ...] = ()
+        self._replay: Callable[[], None] | None = None
+
+    def __call__(self, *given: Tensor) -> None:
+        if self._record is None or not self._called:
+            self._called = True  # not recorded: in its first step an optimiser makes its memory
+            self._step(*given)
+            return
+        if self._replay is None:
+            self._replay = self._recorded(self._record, given)
+        for mine, theirs in zip(self._given, given, strict=True):
+            assert mine.shape == theirs.shape
+            mine.copy_(theirs)
+        self._replay()
+
+    @torch.no_grad()
+    def _recorded(self, record: Recorder, given: tuple[Tensor, ...]) -> Callable[[], None]:
+        """The step on tensors of its own. What it did while it was recorded is undone."""
+        self._given = tuple(tensor.clone() for tensor in given)
+        before = [(tensor, tensor.clone()) for tensor in self._changed()]
+        with torch.enable_grad():
+            replay = record(lambda: self._step(*self._given))
+        for tensor, value in before:
+            tensor.copy_(value)
+        return replay
+
+
+def memory(*optimisers: torch.optim.Optimizer) -> list[Tensor]:
+    """The tensors that these optimisers keep from step to step."""
+    return [
+        value
+        for optimiser in optimisers
+        for state in optimiser.state.values()
+        for value in state.values()
+        if isinstance(value, Tensor)
+    ]
