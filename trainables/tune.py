@@ -177,11 +177,17 @@ def federation(
     return Federation
 
 
+@functools.lru_cache(1)
+def _actor(name: str) -> Any:
+    """The actor of this name. Looking for it takes as long as asking it."""
+    return ray.get_actor(name)
+
+
 def _ask(actor: str, what: str, *given: Any) -> Any:
     """What a method of the actor of this name returns. Raises what it raises, and `OSError` where it cannot be
     reached."""
     try:
-        return ray.get(getattr(ray.get_actor(actor), what).remote(*given))
+        return ray.get(getattr(_actor(actor), what).remote(*given))
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, (OSError, UserError)):
             raise error.cause from None

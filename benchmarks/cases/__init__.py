@@ -12,6 +12,7 @@ ORDER = (
     "variants",
     "scaling",
     "slots",
+    "home",
 )
 #: What the page shows after these, if it was measured: `make bench-peers` and `make bench-gpu`.
 OTHERS = ("peers", "gpu")

@@ -199,7 +199,7 @@ def run_home(name: str, runs: Sequence[str], datasets: Sequence[str], data_dir: 
     here = NodeAffinitySchedulingStrategy(api.get_runtime_context().get_node_id(), soft=False)
     # Trials that send at the same time wait for the disk, not for one another.
     options = api.remote(Home).options(name=name, num_cpus=0, max_concurrency=8, scheduling_strategy=here)
-    return options.remote(list(runs), list(datasets), data_dir)
+    return options.remote(list(runs), list(datasets), data_dir, os.environ.get("FEDTUNE_CACHE"))
 
 
 def slot_map(cpus: float, gpus: float) -> list[Slots]:

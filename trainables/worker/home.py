@@ -55,10 +55,15 @@ class Sent(NamedTuple):
 class Home:
     """An actor on the driver's machine: reads and writes the trials' folders of `runs`, and gives data sets.
 
-    runs: run directories; datasets: the data sets of their trials, by the names that these have there. Nothing else on
-    that machine is read or written."""
+    runs: run directories; datasets: the data sets of their trials, by the names that these have there; cache: the
+    driver's FEDTUNE_CACHE, which this process of Ray's was not started with. Nothing else on that machine is read or
+    written."""
 
-    def __init__(self, runs: Sequence[str], datasets: Sequence[str], data_dir: str | None) -> None:
+    def __init__(
+        self, runs: Sequence[str], datasets: Sequence[str], data_dir: str | None, cache: str | None = None
+    ) -> None:
+        if cache is not None:
+            os.environ["FEDTUNE_CACHE"] = cache
         self._runs, self._datasets, self._data_dir = set(runs), set(datasets), data_dir
         self._holders: dict[str, int] = {}
         self._begun = 0
