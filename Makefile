@@ -20,7 +20,7 @@
 # make wheel   set up, build the wheel and use it as a stranger would: installed elsewhere, away from the repository
 # make gallery set up, run the commands of docs/gallery.md and draw its pictures; about four hours on two cores, three of them for Fashion-MNIST; what is complete is not run again
 # make gallery ONLY="images box"   those pictures alone
-# make bench   set up, measure against plain loops (about 50 minutes on two quiet cores), make bench/performance.md
+# make bench   set up, measure against plain loops (about an hour on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
 # make bench-gpu     trials per GPU; exits with 2 where there is none
 # make tables        record learning curves for bench-search: about fourteen core-hours in all; Ctrl-C at any time, the same command goes on

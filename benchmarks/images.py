@@ -1,5 +1,5 @@
-"""The benchmarks' data: scikit-learn's digits enlarged to the size wanted, shifted and noisy, as an .npz file for
-everybody.
+"""The benchmarks' data as .npz files for everybody: scikit-learn's digits enlarged to the size wanted, shifted and
+noisy, and real images of Fashion-MNIST.
 
 A fixed seed, so that all arms and all peers read the same bytes."""
 
@@ -25,11 +25,32 @@ def npz(train: int, test: int, side: int = 28, channels: int = 1) -> Path:
     rng = np.random.default_rng(0)
     order = rng.permutation(len(labels))
     cut = len(order) // 5  # test images are other digits than training images
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray] = {}
     for name, count, pool in (("train", train, order[cut:]), ("test", test, order[:cut])):
         chosen = pool[rng.permutation(np.arange(count) % len(pool))]
         arrays[f"x_{name}"], arrays[f"y_{name}"] = _enlarge(small[chosen], side, channels, rng), labels[chosen]
+    return _kept(path, arrays)
+
+
+def fashion(train: int, test: int) -> Path | None:
+    """An .npz file like those of `npz`, of Fashion-MNIST's first images, 28×28; None where that is not on this machine:
+    it is not downloaded for a benchmark."""
+    from trainables import data
+
+    path = OUT / "data" / f"fmnist-{train}-{test}.npz"
+    if path.exists():
+        return path
+    if not data.is_ready("fmnist"):
+        return None
+    found = data.load("fmnist")
+    images = {"x_train": found.train_x[:train, 0], "x_test": found.test_x[:test, 0]}
+    labels = {"y_train": found.train_y[:train], "y_test": found.test_y[:test]}
+    return _kept(path, {name: np.asarray(array) for name, array in (images | labels).items()})
+
+
+def _kept(path: Path, arrays: dict[str, np.ndarray]) -> Path:
+    """The file, written whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp.npz")
     np.savez(temporary, **arrays)  # type: ignore[arg-type]
     temporary.replace(path)

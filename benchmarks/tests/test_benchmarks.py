@@ -12,13 +12,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 
-from benchmarks import fingerprint, measure, page
+from benchmarks import fingerprint, images, measure, page
 from benchmarks.cases import ORDER, OTHERS, pages
 from benchmarks.reference import Optimised, Plain
 from benchmarks.results import Case, Goal
@@ -52,7 +54,7 @@ def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
     rows = {name: case["tables"][0]["rows"] for name, case in found.items()}
     # That all reach the same weights up to rounding is held to float64 below, where the processor does not matter.
     # In a server's many steps rounding turns decisions, so there the distance has no bound that fits every processor.
-    for name, arms, seconds in (("client_round", "plain optimised fedtune", 3), ("methods", "plain fedtune", 2)):
+    for name, arms, seconds in (("client_round", "plain optimised fedtune", 3), ("methods", "plain fedtune", 3)):
         by = {row[seconds - 1]: row for row in rows[name]}
         assert {*by} == {*arms.split()} and all(row[seconds] > 0 and math.isfinite(row[-1]) for row in by.values())
         assert by["plain"][-1] == 0
@@ -174,6 +176,22 @@ def test_fingerprints_tell_how_far_apart_models_are() -> None:
         found.append(fingerprint.apart(fingerprint.fingerprint(a), fingerprint.fingerprint(other)))
     # Root mean square of 40 estimates of 0.001, each with a relative standard error of 1/sqrt(2 · 40).
     assert math.sqrt(sum(f * f for f in found) / len(found)) == pytest.approx(1e-3, rel=0.4)
+
+
+def test_real_images_are_the_first_of_fashion_mnist_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is downloaded for a benchmark."""
+    monkeypatch.setattr(images, "OUT", tmp_path)
+    monkeypatch.setattr("trainables.data.is_ready", lambda name: False)
+    assert images.fashion(3, 2) is None and not list(tmp_path.iterdir())
+    x, y = np.arange(5 * 28 * 28, dtype=np.uint8).reshape(5, 1, 28, 28), np.arange(5)
+    there = SimpleNamespace(train_x=x, train_y=y, test_x=x[::-1], test_y=y[::-1])
+    monkeypatch.setattr("trainables.data.is_ready", lambda name: True)
+    monkeypatch.setattr("trainables.data.load", lambda name: there)
+    path = images.fashion(3, 2)
+    assert path is not None
+    with np.load(path) as found:
+        assert np.array_equal(found["x_train"], x[:3, 0]) and found["y_train"].tolist() == [0, 1, 2]
+        assert np.array_equal(found["x_test"], x[:2:-1, 0]) and found["y_test"].tolist() == [4, 3]
 
 
 def test_every_case_is_there() -> None:
