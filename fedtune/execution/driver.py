@@ -23,7 +23,7 @@ from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.record.experiment import Placement
-from fedtune.record.provenance import went_on
+from fedtune.record.provenance import shared_gpus, went_on
 
 
 class Stage(NamedTuple):
@@ -106,7 +106,7 @@ class _Driver:
                 if (elsewhere := went_on(part.folder)) is not None:
                     watch.say(elsewhere)
             with kept(self._lost.again):
-                scratch, servers = self._join(placement)
+                scratch, servers = self._join(placement, lambda text: self._tell_mps(text, queue, watch))
             self._lost.check()
             self._interrupts.check()
             self._sessions += 1
@@ -130,11 +130,16 @@ class _Driver:
             ended = queue.finished
             return Outcome(ended, session.interrupted and not ended, session.out_of_time and not ended)
 
-    def _join(self, place: Placement) -> tuple[Path, ServerWatch]:
+    def _tell_mps(self, text: str, queue: Queue, watch: ProgressDisplay) -> None:
+        watch.say(text)
+        for part in queue.parts:
+            shared_gpus(part.folder, text)
+
+    def _join(self, place: Placement, tell: Callable[[str], None]) -> tuple[Path, ServerWatch]:
         """Joins Ray, where that was not done yet. From here on signals are noted until Ray has been left."""
         if self._joined is None:
             self._left.enter_context(self._interrupts)
-            ray = cluster.joined(place.address, trials=place.concurrency, cpus=place.cpus, gpus=place.gpus)
+            ray = cluster.joined(place.address, trials=place.concurrency, cpus=place.cpus, gpus=place.gpus, tell=tell)
             scratch = self._left.enter_context(ray)
             # Between two sessions too: until Ray has been left, whatever waits for a server may wait for ever.
             servers = ServerWatch(self._lost.note, patience=patience(place.address))

@@ -14,11 +14,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedtune.machine import resources
+from fedtune.machine import mps, resources
 from fedtune.machine.private_ray import QUIET, private_folder, sigterm_as_before, started, with_the_users_token
 from fedtune.machine.resources import Machine
 from fedtune.record.run_directory import absolute
@@ -69,9 +69,12 @@ _LIMITS = {"RAY_gcs_server_request_timeout_seconds": "12", "RAY_USAGE_STATS_ENAB
 
 
 @contextlib.contextmanager
-def joined(address: str | None, *, trials: int, cpus: float, gpus: float) -> Iterator[Path]:
+def joined(
+    address: str | None, *, trials: int, cpus: float, gpus: float, tell: Callable[[str], None] = lambda text: None
+) -> Iterator[Path]:
     """A Ray of our own, or the cluster at `address`, for so many `trials` at once with so many cores and GPUs each;
-    silent, without dashboard. One that was joined already stays so. Gives a private folder for what Ray Tune writes."""
+    silent, without dashboard. One that was joined already stays so. Gives a private folder for what Ray Tune writes.
+    `tell` is told of NVIDIA's MPS, which trials of our own Ray have where they share a GPU (`mps.py`)."""
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
     os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
     # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon
@@ -86,7 +89,10 @@ def joined(address: str | None, *, trials: int, cpus: float, gpus: float) -> Ite
             _check_gpus(ray, gpus)  # what a Ray of our own has was checked when the search was planned
             yield folder
         elif address is None:
-            with started(folder, cores=max(resources.cores(), round(trials * cpus)), with_gpus=gpus > 0):
+            cores = max(resources.cores(), round(trials * cpus))
+            with mps.beside(folder, gpus) as told, started(folder, cores=cores, with_gpus=gpus > 0):
+                if told is not None:
+                    tell(told)
                 yield folder
         else:
             with _connected(ray, address):

@@ -32,6 +32,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedtune.machine import mps
 from fedtune.machine.server_watch import NotStarted
 from search_spaces.errors import UserError, short
 
@@ -298,5 +299,6 @@ def _held(folder: Path) -> int | None:
 def _remove_if_free(folder: Path) -> None:
     held = _held(folder)
     if held is not None:
+        mps.end(folder)
         shutil.rmtree(folder, ignore_errors=True)
         os.close(held)

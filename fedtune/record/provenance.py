@@ -162,6 +162,14 @@ def ran_on(folder: Path, slots: Sequence[Mapping[str, Any]]) -> None:
         write_document(folder / run_folder.PROVENANCE, begun | {"slots": [*earlier, *new]})
 
 
+def shared_gpus(folder: Path, how: str) -> None:
+    """Adds to the provenance of the run in `folder` how its trials share a GPU, each way once. Raises `UserError` where
+    the disk refuses."""
+    begun = _recorded(folder)
+    if begun is not None and how not in begun.get("mps", []):
+        write_document(folder / run_folder.PROVENANCE, begun | {"mps": [*begun.get("mps", []), how]})
+
+
 def _recorded(folder: Path) -> dict[str, Any] | None:
     """The provenance of a run; None where there is none that can be read (`check_unchanged` tells of a torn one)."""
     try:
