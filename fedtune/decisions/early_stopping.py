@@ -44,6 +44,14 @@ class LearningCurve:
 
     rounds: int
     curve: Curve
+    _at: dict[int, Vector | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def at(self, rung: int) -> Vector | None:
+        """The last value up to a rung that it reached, if it is finite."""
+        if rung not in self._at:
+            value = value_at(self.curve, rung) if self.rounds >= rung else None
+            self._at[rung] = value if value is not None and all(map(math.isfinite, value)) else None
+        return self._at[rung]
 
 
 class Rule(Protocol):
@@ -97,20 +105,33 @@ class Until:
 
 @dataclass(frozen=True)
 class Halving:
-    """`others`: by rung, what earlier trials had there."""
+    """`rungs`: by rung, a number of trials and values of earlier ones: a trial stops where so many of these are ahead
+    of its own."""
 
-    reduction: int
-    others: Mapping[int, Sequence[Vector]] = field(default_factory=dict)
+    rungs: Mapping[int, tuple[int, Sequence[Vector]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, reduction: int, others: Mapping[int, Sequence[Vector]]) -> Halving:
+        """others: by rung, what earlier trials had there. Of one metric only the value is kept by which it is decided:
+        every trial has a rule, and of thousands of trials it would hold thousands of values."""
+        kept: dict[int, tuple[int, Sequence[Vector]]] = {}
+        for rung, values in others.items():
+            least = math.ceil((len(values) + 1) / reduction)
+            if values and len(values[0]) == 1:
+                kept[rung] = 1, [sorted(values, reverse=True)[least - 1]]
+            elif values:
+                kept[rung] = least, values
+        return cls(kept)
 
     def stops(self, round_: int, curve: Curve) -> bool:
-        others = self.others.get(round_)
         own = value_at(curve, round_)
-        if not others or own is None:
+        if round_ not in self.rungs or own is None:
             return False
-        return ahead(own, others) >= math.ceil((len(others) + 1) / self.reduction)
+        least, others = self.rungs[round_]
+        return ahead(own, others) >= least
 
     def may_stop(self, round_: int) -> bool:
-        return bool(self.others.get(round_))
+        return round_ in self.rungs
 
 
 @dataclass(frozen=True)
@@ -132,7 +153,7 @@ def rule(name: str, histories: Sequence[LearningCurve], *, rounds: int, grace: i
 
     rounds: planned for the trial; grace: no trial is stopped before it."""
     if name == "asha":
-        return Halving(reduction, {rung: _reached(histories, rung) for rung in rungs(rounds, grace, reduction)})
+        return Halving.of(reduction, {rung: _reached(histories, rung) for rung in rungs(rounds, grace, reduction)})
     if name == "median":
         return Median(_medians(histories, rounds, grace))
     if name == "none":
@@ -184,8 +205,7 @@ def ahead(own: Vector, others: Sequence[Vector]) -> int:
 
 
 def _reached(histories: Sequence[LearningCurve], rung: int) -> list[Vector]:
-    values = (value_at(h.curve, rung) for h in histories if h.rounds >= rung)
-    return [v for v in values if v is not None and all(map(math.isfinite, v))]
+    return [value for h in histories if (value := h.at(rung)) is not None]
 
 
 def _medians(histories: Sequence[LearningCurve], rounds: int, grace: int) -> dict[int, float]:

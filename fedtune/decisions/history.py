@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fedtune.decisions import expected_improvement, own_sampler
 from fedtune.decisions.conditions import Crossed
+from fedtune.decisions.early_stopping import LearningCurve
 from fedtune.decisions.known_points import KnownPoints
 from fedtune.decisions.optuna_samplers import SAMPLERS
+from fedtune.record.journal import curve
 from search_spaces import run_folder
 
 if TYPE_CHECKING:
@@ -164,12 +166,23 @@ class History:
     allocation: Allocation | None = None
     #: Whether the time of a search that confirms is so far over that it is to begin with that.
     late: bool = False
-    #: By run, what was proposed at once and ahead. A decision may put it here: nothing else of a history is changed.
+    #: By run, what was proposed at once and ahead. A decision may put it here: nothing else of a history is changed,
+    #: except for what is kept of trials that have ended, by run and number there, as computing it again takes long.
     ahead: dict[int, Ahead] = field(default_factory=dict)
+    curves: dict[tuple[int, int], LearningCurve] = field(default_factory=dict)
 
     def of(self, part: int) -> list[FrozenTrial]:
         """The trials of a run."""
         return list(self.trials[part].values())
+
+    def curve(self, part: int, trial: FrozenTrial) -> LearningCurve:
+        """What stop rules read of a trial of a run that has ended, turned so that larger is better."""
+        key = part, trial.number
+        if key not in self.curves:
+            signs = self.parts[part].experiment.signs
+            found = {r: tuple(s * v for s, v in zip(signs, at, strict=True)) for r, at in curve(trial).items()}
+            self.curves[key] = LearningCurve(int(trial.user_attrs.get("rounds", 0)), found)
+        return self.curves[key]
 
     def trial(self, number: int) -> FrozenTrial:
         """Trial `number` of all, as its run's study holds it."""

@@ -244,7 +244,7 @@ def rule(
             continue
         values = [_at_cost(history, level, allocation.costs[method], allocation.rounds) for method, history in known]
         others[rung] = [value for value in values if value is not None and all(map(math.isfinite, value))]
-    return Halving(reduction, others)
+    return Halving.of(reduction, others)
 
 
 def levels(allocation: Allocation, grace: int, reduction: int) -> list[float]:

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.estimate import configuration as configuration_of
 from fedtune.decisions import confirmation, early_stopping, method_allocation, race
-from fedtune.decisions.early_stopping import Later, LearningCurve, Never, Rule
-from fedtune.decisions.history import DONE, WAIT, Answer, History, Next, Part
+from fedtune.decisions.early_stopping import Later, Never, Rule
+from fedtune.decisions.history import DONE, WAIT, Answer, History, Next
 from fedtune.decisions.next_trial import ahead, configuration, is_ahead, next_trial, others
 from fedtune.record.experiment import further_seed
-from fedtune.record.journal import curve
 from search_spaces import run_folder
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def stop_rule(history: History, place: int, number: int) -> Rule:
     seen = history.seen(place, number) or []
     e, allocation = part.experiment, history.allocation
     if allocation is not None and number > 0:
-        curves = [(other, learning_curve(history.parts[other], one)) for other, one in seen]
+        curves = [(other, history.curve(other, one)) for other, one in seen]
         return method_allocation.rule(allocation, place, curves, e.grace, e.reduction_factor)
     # A method is judged by its paper's values, so these always run to their end.
     known = [] if allocation is not None else _trials(seen)
@@ -130,16 +129,9 @@ def stop_rule(history: History, place: int, number: int) -> Rule:
     alike = [one for one in known if not race.is_further(one) and part.space.condition_of(one.params) == here]
     found: Rule = Never()
     if e.scheduler != "none":
-        curves_alike = [learning_curve(part, one) for one in alike]
+        curves_alike = [history.curve(place, one) for one in alike]
         found = early_stopping.rule(
             e.scheduler, curves_alike, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor
         )
     before = trial.user_attrs.get(run_folder.WENT_ON)
     return Later(before, found) if isinstance(before, int) else found
-
-
-def learning_curve(part: Part, trial: FrozenTrial) -> LearningCurve:
-    """What stop rules read of a trial that has ended, turned so that larger is better."""
-    signs = part.experiment.signs
-    measured = {r: tuple(s * v for s, v in zip(signs, values, strict=True)) for r, values in curve(trial).items()}
-    return LearningCurve(int(trial.user_attrs.get("rounds", 0)), measured)

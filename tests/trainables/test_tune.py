@@ -87,7 +87,7 @@ def test_not_finite_is_null(tmp_path: Path) -> None:
 
 
 def test_the_rule_is_asked_after_each_round(tmp_path: Path) -> None:
-    ending, _ = run(Trial({"job": job(tmp_path / "t", rule=Halving(3, {3: [(9.0,), (9.0,)]}))}))
+    ending, _ = run(Trial({"job": job(tmp_path / "t", rule=Halving.of(3, {3: [(9.0,), (9.0,)]}))}))
     assert (ending.stop_reason, ending.round) == ("scheduler", 3)
 
 
@@ -121,7 +121,7 @@ def test_going_on_gives_the_same_rows(tmp_path: Path, cut: int, monkeypatch: pyt
 
 
 def test_a_trial_that_had_ended_ends_at_once(tmp_path: Path) -> None:
-    rule = Halving(3, {3: [(9.0,), (9.0,)]})
+    rule = Halving.of(3, {3: [(9.0,), (9.0,)]})
     first, _ = run(Trial({"job": job(tmp_path / "t", rule=rule)}))
     trial = Trial({"job": job(tmp_path / "t", rule=rule)})
     again, values = run(trial)
@@ -145,7 +145,7 @@ def test_the_test_set_is_measured_where_the_trial_may_end(
     def on_test(name: str) -> list[int]:
         return [row["round"] for row in measured(name) if {"global_accuracy", "local_accuracies"} & set(row)]
 
-    stopping, going_on = Halving(3, {2: [(9.0,), (9.0,)]}), Halving(3, {2: [(-9.0,)]})
+    stopping, going_on = Halving.of(3, {2: [(9.0,), (9.0,)]}), Halving.of(3, {2: [(-9.0,)]})
     assert run(Trial({"job": federation("stopped", 4, stopping)}))[0].stop_reason == "scheduler"
     assert on_test("stopped") == [2]
     trial = Trial({"job": federation("killed", 4, going_on)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 from itertools import pairwise
 
 import pytest
@@ -38,8 +40,8 @@ def test_the_first_rung_is_the_third_round_or_a_27th(rounds: int, expected: int)
 
 
 def test_the_first_trial_at_a_rung_passes() -> None:
-    assert not Halving(3, {3: []}).stops(3, {3: (0.0,)})
-    assert not Halving(3).stops(3, {3: (0.0,)})
+    assert not Halving.of(3, {3: []}).stops(3, {3: (0.0,)})
+    assert not Halving().stops(3, {3: (0.0,)})
     assert not Median().stops(3, {3: (0.0,)})
 
 
@@ -47,19 +49,19 @@ def test_the_first_trial_at_a_rung_passes() -> None:
 def test_one_third_of_the_trials_that_reached_a_rung_goes_on(own: float, stops: bool) -> None:
     # Six trials with this one; a third is two; 0.9 would be first, 0.8 ties with the best, 0.7 is third.
     others = [(0.8,), (0.75,), (0.5,), (0.4,), (0.3,)]
-    assert Halving(3, {3: others}).stops(3, {1: (0.0,), 3: (own,)}) is stops
+    assert Halving.of(3, {3: others}).stops(3, {1: (0.0,), 3: (own,)}) is stops
 
 
 def test_the_share_counts_the_trial_itself_and_is_rounded_up() -> None:
     # Four trials with this one; a third of four is one and a third, so the two best go on.
     others = [(0.8,), (0.5,), (0.4,)]
-    assert not Halving(3, {3: others}).stops(3, {3: (0.7,)})
-    assert Halving(3, {3: others}).stops(3, {3: (0.45,)})
-    assert not Halving(3, {3: others}).stops(3, {}), "a trial that measured nothing is not compared"
+    assert not Halving.of(3, {3: others}).stops(3, {3: (0.7,)})
+    assert Halving.of(3, {3: others}).stops(3, {3: (0.45,)})
+    assert not Halving.of(3, {3: others}).stops(3, {}), "a trial that measured nothing is not compared"
 
 
 def test_halving_decides_at_rungs_only() -> None:
-    assert not Halving(3, {3: [(1.0,)] * 5}).stops(2, {2: (0.0,)})
+    assert not Halving.of(3, {3: [(1.0,)] * 5}).stops(2, {2: (0.0,)})
 
 
 def test_a_rung_without_evaluation_uses_the_last_measured_value() -> None:
@@ -86,7 +88,7 @@ def test_no_rival_is_a_trial_with_one_metric_that_is_not_finite_or_with_none_by_
     half = LearningCurve(9, {1: (1.0, float("inf"))})
     late = LearningCurve(9, {2: (1.0, 1.0)})
     made = rule("asha", [half, half, half, late, late, late], rounds=9, grace=1, reduction=3)
-    assert made == Halving(3, {1: [], 3: [(1.0, 1.0)] * 3})
+    assert made == Halving.of(3, {1: [], 3: [(1.0, 1.0)] * 3})
 
 
 def test_pareto_rank() -> None:
@@ -155,16 +157,32 @@ def test_none_never_stops() -> None:
     assert not Never().stops(8, {8: (-1.0,)})
 
 
+def test_a_rule_of_one_metric_does_not_grow_with_the_trials_and_decides_as_all_of_them_do() -> None:
+    """Ray keeps the rule of every trial as long as the search lasts."""
+    rng = random.Random(3)
+    for count in (1, 2, 3, 4, 5, 6, 40):
+        for reduction in (2, 3, 4):
+            others = [(rng.randrange(12) / 12,) for _ in range(count)]
+            made = Halving.of(reduction, {3: others})
+            for own in range(-1, 14):
+                better = sum(value > own / 12 for (value,) in others)
+                stops = made.stops(3, {3: (own / 12,)})
+                assert stops is (better >= -(-(count + 1) // reduction)), (count, reduction, own)
+    histories = [LearningCurve(9, {r: (rng.random(),) for r in range(1, 10)}) for _ in range(3000)]
+    sizes = [rule("asha", histories[:count], rounds=9, grace=1, reduction=3) for count in (30, 3000)]
+    assert len(pickle.dumps(sizes[1])) == len(pickle.dumps(sizes[0])) < 500
+
+
 def test_halving_is_monotone_in_the_value() -> None:
     others = [(i / 10,) for i in range(10)]
-    decisions = [Halving(3, {1: others}).stops(1, {1: (i / 20,)}) for i in range(21)]
+    decisions = [Halving.of(3, {1: others}).stops(1, {1: (i / 20,)}) for i in range(21)]
     assert all(a >= b for a, b in pairwise(decisions))
     assert True in decisions and False in decisions
 
 
 def test_it_is_known_beforehand_where_a_trial_may_end() -> None:
     """The rounds after which a rule may say yes, which a trial measures as a last one."""
-    halving, median = Halving(3, {3: [(1.0,)], 9: []}), Median({4: 0.5})
+    halving, median = Halving.of(3, {3: [(1.0,)], 9: []}), Median({4: 0.5})
     for made, where in (
         (halving, [3]),
         (median, [4]),

@@ -9,7 +9,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
-from fedtune.decisions.early_stopping import LearningCurve
+from fedtune.decisions.early_stopping import Halving, LearningCurve
 from fedtune.decisions.history import Allocation
 from fedtune.decisions.method_allocation import Seen, levels, merged, order, reaches, rule
 
@@ -91,18 +91,18 @@ def test_a_dear_trial_is_compared_with_what_others_had_for_its_cost() -> None:
         (2, LearningCurve(10, curve(*[0.9] * 10))),
     ]
     made = rule(allocation(), 1, known, 3, 3)
-    assert made.others == {6: [(1.0,), (0.4,), (0.9,)]}  # type: ignore[attr-defined]
+    assert made == Halving.of(3, {6: [(1.0,), (0.4,), (0.9,)]})
     # Of four, its own included, ceil(4 / 3) = 2 go on: it has to be better than all but one.
     assert not made.stops(6, curve(*[0.0] * 5, 0.95))
     assert made.stops(6, curve(*[0.0] * 5, 0.85))
     cheap = rule(allocation(), 0, known, 3, 3)
     # A cheap one at round 3, for a cost of 3: a dear one had that after its first round.
-    assert cheap.others == {3: [(0.3,), (0.3,), (0.1,), (0.9,)]}  # type: ignore[attr-defined]
+    assert cheap == Halving.of(3, {3: [(0.3,), (0.3,), (0.1,), (0.9,)]})
 
 
 def test_what_is_not_finite_is_not_compared() -> None:
     made = rule(allocation(), 0, [(0, LearningCurve(10, curve(1.0, 1.0, math.nan)))], 3, 3)
-    assert made.others == {3: []}  # type: ignore[attr-defined]
+    assert made == Halving.of(3, {3: []})
 
 
 @pytest.mark.parametrize("place", range(3))

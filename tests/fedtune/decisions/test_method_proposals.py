@@ -203,7 +203,7 @@ def test_a_search_by_the_clock_goes_on_from_the_costs_that_are_recorded(tmp_path
 
 
 def test_after_its_last_moment_a_trial_ends_and_before_it_its_own_rule_decides() -> None:
-    halving = Halving(3, {2: [(0.9,), (0.8,)]})
+    halving = Halving.of(3, {2: [(0.9,), (0.8,)]})
     late, early = (Until(time.time() + by, halving) for by in (-1.0, 3600.0))
     assert [late.stops(round_, {1: (0.5,)}) for round_ in (1, 2)] == [True, True]
     assert [early.stops(round_, {1: (0.5,)}) for round_ in (1, 2)] == [False, True]

@@ -124,7 +124,7 @@ def test_a_search_that_was_never_extended_has_nothing_to_go_on_with(tmp_path: Pa
 
 
 def test_early_stopping_does_not_judge_a_round_twice() -> None:
-    rule = Halving(2, {4: [(1.0,), (1.0,)], 6: [(1.0,), (1.0,)]})
+    rule = Halving.of(2, {4: [(1.0,), (1.0,)], 6: [(1.0,), (1.0,)]})
     curve = {4: (0.0,), 6: (0.0,)}
     assert rule.stops(4, curve) and rule.stops(6, curve)
     assert not Later(4, rule).stops(4, curve) and Later(4, rule).stops(6, curve)

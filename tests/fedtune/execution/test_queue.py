@@ -170,7 +170,7 @@ def test_a_rule_compares_with_what_was_measured_and_larger_is_better(
     while not any(others.values()):
         proposal = queue.propose()
         assert proposal is not None and isinstance(proposal.rule, Halving)
-        others = {r: list(values) for r, values in proposal.rule.others.items()}
+        others = {r: list(values) for r, (_, values) in proposal.rule.rungs.items()}
         queue.finish(proposal.number, Ending("completed", 9, None, curve))
     assert others == {r: [tuple(s * v for s, v in zip(sign, curve[r], strict=True))] for r in rungs(9, 1, 3)}
 

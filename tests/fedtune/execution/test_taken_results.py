@@ -103,8 +103,8 @@ def test_the_first_new_trial_is_proposed_from_all_taken_results(tmp_path: Path, 
         return  # the first generation of twelve is not full; the next test has more
     known = optuna.load_study(study_name=None, storage=journal(old)).trials
     if sampler == "ei":
-        assert found == expected_improvement.proposed(space(), known, [t.params for t in known], 1.0, 0, 8).params
-        assert found != expected_improvement.proposed(space(), [], [], 1.0, 0, 8).params
+        assert found == expected_improvement.proposed(space(), known, [t.params for t in known], 1.0, 0, 8)[0].params
+        assert found != expected_improvement.proposed(space(), [], [], 1.0, 0, 8)[0].params
         return
     study = optuna.create_study(direction="maximize", sampler=make_sampler(sampler, 0, 8, known))
     study.add_trials(
@@ -143,7 +143,8 @@ def test_early_stopping_compares_with_taken_results(tmp_path: Path, old: Path) -
     ]
     at_3 = [row["val_global_accuracy"] for row in rows if row["round"] == 3]
     means = [(a + b) / 2 for a, b in zip(at_3[::2], at_3[1::2], strict=True)]
-    assert [v for (v,) in proposal.rule.others[3]] == pytest.approx(means, rel=1e-12)
+    (least,) = proposal.rule.rungs[3][1]
+    assert least == pytest.approx((sorted(means)[-3],), rel=1e-12), "a third of nine, its own included, go on"
     assert proposal.rule.stops(3, {3: (-1.0,)}) and not proposal.rule.stops(3, {3: (2.0,)})
 
 
