@@ -27,7 +27,7 @@ TAKEN: Mapping[str, Any] = {
     "sigma": 4,
     "stragglers": 0.0,
     "straggler_work": 0.0,
-    "validation_fraction": 0.1,
+    "validation_fraction": None,  # what it takes depends on how many samples there are: it is always said
     "client_test_fraction": 0.0,
     "target": 0.0,
     "target_metric": "global_accuracy",

@@ -28,7 +28,7 @@ from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.objects import spelled
 from fedtune.planning.preflight import Checked, preflight, under_conditions
 from fedtune.planning.selection import Selection, selectable, selected_by
-from fedtune.planning.settings import Settings, overrides, settled
+from fedtune.planning.settings import FEW_VALIDATED, MORE_VALIDATED, Settings, overrides, settled
 from fedtune.planning.warm_start import known, opened
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.provenance import provenance, sampler_file
@@ -45,8 +45,6 @@ from search_spaces.space import Space
 
 #: Trials of a search that says no number of them.
 TRIALS = 30
-#: Below so many validation samples a search says what chance among them does, and that this share has more.
-FEW_VALIDATED, MORE_VALIDATED = 240, 0.25
 
 
 @dataclass(frozen=True)

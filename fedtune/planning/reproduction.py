@@ -175,12 +175,15 @@ def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
 def _part(
     asked: ReproduceRequest, reproduction: Reproduction, folder: Path, row: Row, place: Place, problems: list[str]
 ) -> PlannedRun:
+    from trainables import registry
+
     cells, name = folder / run_folder.CELLS, cell_name(reproduction, row, place)
     rounds, seeds = size(asked, reproduction)
     paper = next(iter(reproduction.datasets))
     values = {**reproduction.values, **row.values, **reproduction.condition(row, place)}
     if asked.small:
-        values = {**reproduction.small_values, **values}
+        share = registry.declared(row.method)["validation_fraction"].default
+        values = {"validation_fraction": share, **reproduction.small_values, **values}
     else:
         values = {**reproduction.on(reproduction.dataset(asked.dataset), row.method), **values}
     shared: dict[str, Any] = {

@@ -7,6 +7,7 @@ Values come from several places. In this order, a later one replaces an earlier 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ QUICK = "lenet5"
 #: The same where clients train sub-models of different widths: one that normalises batches, as the narrow ones of
 #: lenet5 do not learn and at rates of the small profiles diverge.
 QUICK_NORMALISED = "lenet_code"
+#: Where the declared share of validation data holds fewer samples, the small profile takes a larger one, up to this,
+#: unless one is named: of fewer, chance is more than half of what differs from seed to seed (`docs/defaults.md`).
+FEW_VALIDATED, MORE_VALIDATED = 240, 0.25
 #: Parameters that may name a file of the user's.
 NAMED = ("dataset", "model", "own_metrics")
 
@@ -114,6 +118,14 @@ def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Setting
             f"min_samples {least}: not each of {values['clients']} clients can have the default of "
             f"{defaults['min_samples']} training samples."
         )
+    asked = request.paper or problems or "validation_fraction" in {**fixed, **search, **vary}
+    if not asked and (share := _validation_share(values, request.data_dir)) is not None:
+        fixed, values = {**fixed, "validation_fraction": share}, {**values, "validation_fraction": share}
+        usual = defaults["validation_fraction"]
+        chosen.append(
+            f"Validation share {share:g}, as {usual:g} would be fewer than {FEW_VALIDATED} samples, among which chance "
+            f"is much of what differs from seed to seed. --set validation_fraction={usual:g} takes {usual:g}."
+        )
     left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
     return Settings(left, values, options, defaults, tuple(chosen), (*chosen, *_hint(left, request.space)))
 
@@ -126,11 +138,31 @@ def _fewest_samples(values: Mapping[str, Value], data_dir: str | None) -> int | 
         return None
     name, clients, least, fraction = (values[key] for key in names[:4])
     assert isinstance(clients, int) and isinstance(least, int) and isinstance(fraction, float)
-    try:
-        there = int(len(data.load(str(name), data_dir).train_y) * (1 - fraction))
-    except UserError:  # told by the preflight, where it is one that the user can mend
-        return None
+    there = int(_samples(str(name), data_dir) * (1 - fraction))
     return max(1, there // clients // 2) if clients <= there < clients * least else None
+
+
+def _validation_share(values: Mapping[str, Value], data_dir: str | None) -> float | None:
+    """The share of validation data where the one that is there holds too few samples; None where it holds enough, or
+    where the clients would have too few samples left."""
+    names = ("dataset", "clients", "min_samples", "validation_fraction")
+    if not all(name in values for name in names):
+        return None
+    name, clients, least, fraction = (values[key] for key in names)
+    assert isinstance(clients, int) and isinstance(least, int) and isinstance(fraction, float)
+    samples = _samples(str(name), data_dir)
+    share = min(math.ceil(100 * FEW_VALIDATED / max(samples, 1)) / 100, MORE_VALIDATED)
+    return share if share > fraction and clients * max(least, 1) <= int(samples * (1 - share)) else None
+
+
+def _samples(name: str, data_dir: str | None) -> int:
+    """Of training; 0 where there are no such data."""
+    if name in data.names():
+        return data.describe(name).train
+    try:
+        return len(data.load(name, data_dir).train_y)
+    except UserError:  # told by the preflight, where it is one that the user can mend
+        return 0
 
 
 def _round_of_cnn(values: Mapping[str, Value], data_dir: str | None) -> float:

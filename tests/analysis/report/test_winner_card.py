@@ -233,7 +233,7 @@ def test_the_baseline_is_trained_on_the_problem_of_the_final_run(
 @pytest.mark.parametrize("method", BASELINES)
 def test_what_a_baseline_takes_is_what_is_declared(method: str, tmp_path: Path) -> None:
     shared = parameters(FederationConfig, LocalTraining)
-    taken = plan(RunRequest(method, name=tmp_path / "made", seeds=2)).experiment.values
+    taken = {**plan(RunRequest(method, name=tmp_path / "made", seeds=2)).experiment.values, "validation_fraction": None}
     assert list(BASELINES[method].items()) == [(key, taken[key]) for key in shared]
 
 

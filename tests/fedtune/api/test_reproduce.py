@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.reproduce import declaration
+from analysis.runs import load_run
 from fedtune.api.reproduce import Reproduced
 from fedtune.api.reproductions import reproductions
 from fedtune.cli import app
@@ -83,6 +84,8 @@ def test_it_makes_every_cell_and_decides(ray_cluster: None, mine: Path, monkeypa
         "02-fedprox-omega-1": 5,
         "02-fedprox-omega-0.1": 5,
     }
+    shares = {load_run(folder / run_folder.CELLS / name).experiment["values"]["validation_fraction"] for name in first}
+    assert shares == {0.1}, "what was published is kept, where a search on these data takes more"
     # The fake gives FedProx more than FedAvg, in both columns and under every seed.
     assert [claim.told for claim in whole.claims] == [
         "agrees, on digits instead of svhn",

@@ -35,7 +35,7 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return self.head(x)
 """
-FIXED: dict[str, Any] = {"clients": 3, "omega": 1.0, "rounds": 3, "local_steps": 2}
+FIXED: dict[str, Any] = {"validation_fraction": 0.1, "clients": 3, "omega": 1.0, "rounds": 3, "local_steps": 2}
 
 
 @pytest.fixture(autouse=True)

@@ -118,15 +118,44 @@ def test_a_search_takes_one_metric_or_several(
 
 
 @pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({}, 0.17),  # of 1,437 training images; 240 are 16.7 per cent
+        ({"dataset": "mnist"}, 0.1),  # of 60,000
+        ({"set": ("validation_fraction=0.1",)}, 0.1),
+        ({"set": ("clients=30", "min_samples=40")}, 0.1),  # 1,200 are needed, and 1,192 would be left
+        ({"set": ("clients=29", "min_samples=40")}, 0.17),
+        ({"method": "dfrd", "paper": True, "dataset": "digits"}, 0.0),
+    ],
+)
+def test_few_samples_are_validated_on_a_larger_share(changes: dict[str, Any], share: float) -> None:
+    """In a search and in a final run alike; papers and users have what they name."""
+    method, problems = changes.get("method", "fedavg"), list[str]()
+    given = {key: value for key, value in changes.items() if key != "method"}
+    found = [settled(kind(method, **given), problems) for kind in (SearchRequest, RunRequest)]
+    for settings in found:
+        assert settings.value("validation_fraction") == share and not problems
+        said = [note for note in settings.chosen if note.startswith("Validation share")]
+        assert len(said) == (share == 0.17) and all("--set validation_fraction=0.1 takes 0.1." in one for one in said)
+
+
+def test_a_quarter_of_the_data_is_validated_on_at_most(asked: Callable[..., SearchRequest]) -> None:
+    made = plan(asked())
+    assert made.experiment.values["validation_fraction"] == made.space.fix["validation_fraction"] == 0.25
+    assert not any(note.startswith("Validation data") for note in made.notes), "there are no more of them"
+
+
+@pytest.mark.parametrize(
     ("values", "told"),
     [
         # Of 1,437 training images a tenth of each class: √(0.8 · 0.2 / 143) = 3.34 points.
         (
-            {},
+            {"set": ("validation_fraction=0.1",)},
             "Validation data are 143 samples: where 80 % are right, chance moves that by 3.3 points. More of them (358",
         ),
+        ({}, None),
         ({"set": ("validation_fraction=0.25",)}, None),
-        ({"metric": ("test_global_accuracy",)}, None),
+        ({"metric": ("test_global_accuracy",), "set": ("validation_fraction=0.1",)}, None),
     ],
 )
 def test_a_search_on_few_validation_samples_says_so(values: dict[str, Any], told: str | None) -> None:
@@ -620,7 +649,7 @@ def test_the_small_profile_takes_a_small_model_where_a_round_would_compute_much(
     found = settled(SearchRequest(**asked), [])
     assert found.values["model"] == found.space.fix.get("model", "auto") == model
     if model not in ("lenet5", "lenet_code"):
-        assert found.chosen == ()
+        assert not any(note.startswith("Model") for note in found.chosen)
         return
     image = 9 * (28**2 * 1 * 64 + 14**2 * 64 * 128 + 7**2 * 128 * 256 + 3**2 * 256 * 512) + 512 * 4
     samples = 4 * 60 * (18 if "local_epochs=18" in asked["set"] else 20)
