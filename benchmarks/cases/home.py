@@ -102,8 +102,8 @@ def run(quick: bool) -> Case:
 
 def _job(runs: Path, number: int, each: int, sent: bool) -> Any:
     """The job of a trial in a folder of its own."""
-    from trainables.tune import Job
     from trainables.worker.environment import Environment, Token
+    from trainables.worker.job import Job
 
     folder = runs / "trials" / f"{number:04d}"
     folder.mkdir(parents=True)

@@ -126,7 +126,7 @@ class Driver:
         return dataclasses.replace(found, experiment=on_all)
 
     def drive(self, session: Any) -> None:
-        from trainables.tune import Ending
+        from trainables.worker.job import Ending
 
         self.fill(session)
         while self.running:

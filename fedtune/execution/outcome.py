@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
     from fedtune.record.experiment import Experiment
-    from trainables.tune import Ending
+    from trainables.worker.job import Ending
 
 #: User attributes that a trial has before it ends (`search_spaces.run_folder`).
 _OF_RUNNING = ("from", "share", "curve")
@@ -92,7 +92,7 @@ def _as_json(values: Mapping[int, Sequence[float]]) -> str:
 
 def taken_result(part: Part, number: int) -> Ending:
     """How a trial ended whose rounds were taken from an earlier run."""
-    from trainables.tune import Ending
+    from trainables.worker.job import Ending
 
     e = part.experiment
     values = TrialValues(e.metric, e.signs)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from fedtune.decisions.history import Allocation
-    from trainables.tune import Ending
+    from trainables.worker.job import Ending
 
 
 @dataclass(frozen=True)

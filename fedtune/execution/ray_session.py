@@ -180,7 +180,7 @@ class TuneSession:
         return max(1, sum(one.slots for one in self._shares.slots))
 
     def _job(self, proposal: Proposal) -> Any:
-        from trainables.tune import Job
+        from trainables.worker.job import Job
 
         number = proposal.number
         share = self._shares.begin(number, proposal.share)
@@ -239,7 +239,7 @@ class TuneSession:
         number = self._live.get(trial_id)
         if number is None:
             return
-        from trainables.tune import Ending
+        from trainables.worker.job import Ending
 
         self._tell(result or {})
         ending, died = (result or {}).get("ending"), None

@@ -31,7 +31,7 @@ from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 
 if TYPE_CHECKING:
-    from trainables.tune import Ending
+    from trainables.worker.job import Ending
 
 #: How often a trial whose process died goes on with the same share.
 RETRIES = 2

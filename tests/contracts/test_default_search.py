@@ -19,7 +19,8 @@ from fedtune.planning.plan import Plan, plan
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, trial_folder
 from tests.contracts.test_methods import METHODS
-from trainables.tune import Job, Trial
+from trainables.tune import Trial
+from trainables.worker.job import Job
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -17,8 +17,8 @@ from search_spaces import run_folder
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space
 from tests.fedtune.fake import Fake
-from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 from trainables.worker.trial_values import TrialValues
 
 #: What a plan records of the data.

@@ -25,8 +25,8 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import experiment
 from tests.fedtune.fake import OfTable
 from trainables import registry
-from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 
 #: A table of two cells, `CELLS`.
 TABLE: dict[str, Any] = {

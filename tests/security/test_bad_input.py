@@ -30,8 +30,8 @@ from tests.fedtune.fake import Fake
 from tests.fedtune.played import searched
 from tests.security.test_links import tree
 from trainables.data import own
-from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 
 FEDTUNE = str(Path(sys.executable).with_name("fedtune"))
 LONG = "n" * 5000

@@ -22,8 +22,9 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import space, start
 from tests.fedtune.fake import Fake
 from tests.trainables.test_tune import job, run
-from trainables.tune import Ending, Trial
+from trainables.tune import Trial
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 
 SECRET = "a secret that lies elsewhere"
 

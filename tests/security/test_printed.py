@@ -32,8 +32,8 @@ from fedtune.record import run_directory
 from search_spaces import run_folder
 from search_spaces.errors import visible
 from tests.fedtune.conftest import experiment, space, start
-from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Clears the screen, sets the title of the window, goes back to the start of the line, turns the direction of writing.

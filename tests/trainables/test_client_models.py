@@ -20,8 +20,9 @@ from trainables import registry
 from trainables.simulation import evaluation
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Simulation
-from trainables.tune import Job, Trial
+from trainables.tune import Trial
 from trainables.worker import trial_folder
+from trainables.worker.job import Job
 from trainables.zoo import load_client_model, save_clients
 
 #: As their papers have it: a model for each client is what comes out.

@@ -21,9 +21,10 @@ from fedtune.decisions.early_stopping import Halving, Later, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
-from trainables.tune import Ending, Job, Trial
+from trainables.tune import Trial
 from trainables.worker import environment, trial_folder
 from trainables.worker.environment import COMPUTE, Environment, Token
+from trainables.worker.job import Ending, Job
 from trainables.worker.rounds_jsonl import read_rows
 
 

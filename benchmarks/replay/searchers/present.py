@@ -28,7 +28,7 @@ from fedtune.record.journal import Direction, StudyFile, quiet_optuna
 from search_spaces.parameter import Value
 from search_spaces.run_folder import ARRIVAL, FIXED, PAPER
 from search_spaces.space import Space
-from trainables.tune import Ending
+from trainables.worker.job import Ending
 from trainables.worker.trial_values import TrialValues
 
 if TYPE_CHECKING:

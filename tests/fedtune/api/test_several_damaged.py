@@ -20,8 +20,8 @@ from search_spaces.errors import UserError
 from tests.faults.outcome import state
 from tests.fedtune.fake import Fake
 from tests.security.prepared import CELLS, Stopped, again, several, stop_before_ray, table
-from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 
 
 def other_data(run: Path) -> None:

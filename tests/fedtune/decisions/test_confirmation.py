@@ -29,7 +29,7 @@ from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
 from tests.fedtune.decisions.test_race_proposals import ROUNDS, content, raced, run
-from trainables.tune import Ending
+from trainables.worker.job import Ending
 
 #: Of a search of 16 trials three confirm.
 SEARCH: dict[str, Any] = {"budget": 0, "seeds": search_seeds(2, 1), "trials": 16, "confirm": 3}

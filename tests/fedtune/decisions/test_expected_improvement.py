@@ -32,7 +32,7 @@ from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.execution.test_queue import end
 from tests.fedtune.played import FACTS
-from trainables.tune import Ending
+from trainables.worker.job import Ending
 
 KINDS = {"steps": IntDistribution(0, 100), "x": FloatDistribution(0.0, 1.0)}
 

@@ -16,7 +16,7 @@ from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create
 from tests.fedtune.conftest import experiment, space
-from trainables.tune import Ending
+from trainables.worker.job import Ending
 
 ROUNDS = 9
 #: By method: what a round costs and how good its peak is.

@@ -22,7 +22,7 @@ from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.journal import StudyFile
 from tests.fedtune.conftest import space, start
-from trainables.tune import Ending
+from trainables.worker.job import Ending
 
 ROUNDS = 9
 

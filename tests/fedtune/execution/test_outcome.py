@@ -15,8 +15,8 @@ from fedtune.execution.queue import Queue
 from search_spaces import run_folder
 from tests.fedtune.conftest import experiment, frozen, space, start
 from tests.fedtune.fake import Fake
-from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 
 DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
     "removed": lambda content: None,

@@ -27,8 +27,8 @@ from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
 from tests.study_file import journal
-from trainables.tune import Ending
 from trainables.worker import rounds_jsonl
+from trainables.worker.job import Ending
 
 
 def score(values: dict[str, Any], round_: int) -> float:

@@ -15,7 +15,7 @@ from fedtune.machine.resources import Machine, Share
 from fedtune.record.experiment import Placement
 from search_spaces import run_folder
 from tests import forked
-from trainables.tune import Ending
+from trainables.worker.job import Ending
 
 #: What Ray 2.60 says of a process that is gone, and of one that it ended for lack of memory.
 GONE = (

@@ -24,7 +24,8 @@ from tests.toy import write_toy
 from trainables import own_code, registry
 from trainables.data import cache
 from trainables.simulation.replicates import Replicates
-from trainables.tune import Job, Trial
+from trainables.tune import Trial
+from trainables.worker.job import Job
 from trainables.worker.rounds_jsonl import read_rows
 
 METHOD = """\

@@ -154,7 +154,7 @@ def test_what_was_not_recorded_is_said(begun: Begun) -> None:
 
 def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedtune.api.resume import resume
-    from trainables.tune import Ending
+    from trainables.worker.job import Ending
 
     made = Experiment.from_yaml({**begun.experiment.to_yaml(), "trials": 1}, "")
     run_directory.write_document(begun.folder / run_folder.EXPERIMENT, made.to_yaml())

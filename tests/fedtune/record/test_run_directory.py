@@ -26,7 +26,7 @@ from fedtune.record.run_directory import lock, token
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start
-from trainables.tune import Ending
+from trainables.worker.job import Ending
 
 
 @pytest.mark.parametrize("strange", ["a b", "a?b", "a%20b", "a%b", "a#b&mode=ro", "é+"])

@@ -29,8 +29,9 @@ from trainables.params import put
 from trainables.simulation import kept_images
 from trainables.simulation.kept_images import principal, projected
 from trainables.simulation.rounds import Simulation
-from trainables.tune import Ending, Job, Trial
+from trainables.tune import Trial
 from trainables.worker import trial_folder
+from trainables.worker.job import Ending, Job
 
 SMALL = {"rounds": 2, "clients": 3, "local_steps": 2, "batch_size": 16, "model": "lenet5", "partition": "iid"}
 OF = {

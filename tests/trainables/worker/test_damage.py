@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.trainables.test_tune import job, run
-from trainables.tune import Job, Trial
+from trainables.tune import Trial
 from trainables.worker import trial_folder
+from trainables.worker.job import Job
 from trainables.worker.rounds_jsonl import Damaged, complete_rounds, first_rows
 
 Damage = Callable[[Path], None]

@@ -18,10 +18,11 @@ from search_spaces.run_folder import OVER
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
 from trainables import data, tune
-from trainables.tune import Ending, Job, Trial
+from trainables.tune import Trial
 from trainables.worker import environment, home, trial_folder
 from trainables.worker.environment import Environment, Token
 from trainables.worker.home import Home, Sent
+from trainables.worker.job import Ending, Job
 
 #: As no machine sees this, every trial with it is sent home.
 UNSEEN = Environment(token=Token("/nowhere/.session-1", "random"), home="actor")

@@ -1,0 +1,243 @@
+"""One trial: a configuration simulated over its seeds, a round per step. Whoever hosts its process drives it.
+
+The trial's folder is the truth (`trainables.worker.trial_folder`): a trial that starts in a folder with a
+checkpoint goes on from there. Its rows are written by `trainables.worker.rounds_jsonl`.
+
+A trial never raises. A configuration that is impossible, raises or diverges ends with `done` and a `stop_reason`; the
+process stays alive for the next trial, and retries are left for processes that really died. Every stop rule is
+asked here, after the round it concerns. What is no configuration's fault ends the trial as `interrupted`, to be
+resumed: a full disk, data that are gone or changed, other libraries, a machine without the run directory; and so does
+memory that does not suffice, to be continued with a larger share of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import itertools
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from search_spaces.errors import EnvironmentFault, UserError
+from trainables import own_code
+from trainables.simulation.replicates import Replicates
+from trainables.worker import environment, home, process
+from trainables.worker.job import Ending, Job
+from trainables.worker.rounds_jsonl import Damaged, Row
+from trainables.worker.trial_folder import TrialFolder
+from trainables.worker.trial_values import TrialValues
+
+
+class SimulatedTrial:
+    """The trials that a process simulates, one after another.
+
+    Trials that are begun with `begin` and whose `step` is called until its result says `done`. A result holds `number`,
+    `round`, `values` (of the job's metrics, or None in a round without evaluation), a `note` where there is something
+    to tell and, with `done`, also `ending`.
+
+    ask: calls a method of an actor: by its name, the method's name, and what it is given. Raises what that raises, and
+    `OSError` where the actor cannot be reached."""
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self._ask = ask
+        self._simulation: Any = None
+        self._folder: TrialFolder | None = None
+        process.keep_memory()
+        process.spare_imports()
+
+    def release(self) -> None:
+        """Lets go of the trial's folder and of memory that a neighbour may need."""
+        if self._simulation is None and self._folder is None:
+            return  # after its last round already
+        self._simulation = None
+        process.release()
+        if self._folder is not None:
+            process.tell_crashes(None)
+            self._folder.close()
+            self._folder = None
+
+    def step(self) -> dict[str, Any]:
+        """A round of the trial. After the last one the process is kept for the next trial, but neither its memory nor
+        its hold on the folder."""
+        if self._reason is None:
+            with self._guarded():
+                self._round()
+        result = self._result()
+        if result["done"]:
+            self.release()
+        return result
+
+    # -- the trial's life ------------------------------------------------------------------------------------------
+
+    def begin(self, job: Job, *, on_gpu: bool) -> None:
+        """Begins a trial, or takes it up from its folder. on_gpu: whether this process was given a GPU or a part of
+        one."""
+        self.release()
+        self._job, self._on_gpu = job, on_gpu
+        self._reason: str | None = None
+        self._error: str | None = None
+        self._out_of_memory = False
+        self._note: str | None = None
+        self._completed = 0
+        self._values = TrialValues(job.metrics, job.signs)
+        self._seconds = 0.0
+        with self._guarded():
+            job.environment.check_folder()
+            job.environment.check_versions()
+            self._folder = self._opened(job)
+            process.tell_crashes(self._folder.log)
+            process.set_threads(job.threads)
+            own_code.given(job.code)
+            self._simulation = self._made(job)
+            job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
+            try:
+                rows = self._folder.resume(self._simulation, job.seeds, ended=job.ended)
+            except Damaged as why:
+                self._note = f"Trial {job.number} starts again from round 0, as {why}."
+                self._folder.start_over(why)
+                self._simulation = self._made(job)
+                rows = self._folder.resume(self._simulation, job.seeds)
+            if self._note is None and self._folder.note is not None:
+                self._note = f"Trial {job.number} goes on; {self._folder.note}."
+            if job.keep_images:
+                self._folder.save_images(None, self._simulation.keep_images())
+            if self._tests_at_end:
+                rows = self._simulation.planned(rows)
+                self._folder.rewrite(rows)
+            self._take_up(rows)
+
+    def _opened(self, job: Job) -> TrialFolder:
+        """The trial's folder, or where this machine does not see it one here that is sent home."""
+        there = job.environment
+        if there.sees_folder or there.home is None:
+            return TrialFolder(Path(job.folder))
+        self._note = (
+            f"The machine {socket.gethostname()} does not see the run directory; rounds and checkpoints of its trials "
+            "are sent home."
+        )
+        ask = functools.partial(self._ask, there.home)
+        if "dataset" in job.values and job.simulate is None:
+            home.bring(ask, str(job.values["dataset"]), job.data_dir)
+        return home.SentFolder(ask, job.folder)
+
+    @property
+    def _tests_at_end(self) -> bool:
+        """Whether the test set is measured only where the trial may end."""
+        return self._job.values.get("eval_test") == "end"
+
+    def _made(self, job: Job) -> Any:
+        simulate = Replicates if job.simulate is None else job.simulate
+        made = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
+        if job.keep_models:
+            made.keep_models()
+        if self._tests_at_end:
+            made.may_end(job.rule.may_stop)
+        return made
+
+    def _device(self) -> str:
+        if not self._on_gpu:
+            return "cpu"
+        process.use_gpu(self._job.gpu_share)
+        return "cuda"
+
+    def _take_up(self, rows: Sequence[Row]) -> None:
+        """Goes on from the rows of earlier sessions."""
+        last: list[Row] = []
+        for _, of_round in itertools.groupby(rows, key=lambda row: row["round"]):
+            last = list(of_round)
+            self._values.add(last)
+            self._seconds += sum(row.get("seconds") or 0.0 for row in last)
+        self._completed = self._simulation.round
+        if self._completed:
+            self._decide(last)
+
+    def _round(self) -> None:
+        assert self._folder is not None
+        started = time.monotonic()
+        rows = self._simulation.step()
+        self._folder.append(rows)
+        self._completed = self._simulation.round
+        improved = self._values.add(rows)
+        self._decide(rows)
+        if improved and self._job.keep_models:
+            self._keep_models(self._folder, improved)
+        if self._job.keep_images:
+            self._folder.save_images(self._completed, self._simulation.images())
+        if self._reason == "completed" and self._job.keep_models:
+            self._folder.save_confusion(self._simulation.confusion())
+        self._folder.save_checkpoint(self._simulation, last=self._reason is not None)
+        self._seconds += time.monotonic() - started
+
+    def _decide(self, last: Sequence[Row]) -> None:
+        """Whether the trial ends here, from the last round's rows."""
+        broken = self._values.broken(last)
+        if broken is not None:
+            self._reason = "diverged"
+            self._error = f"{broken} stopped being a finite number in round {self._completed}."
+        elif self._completed >= self._simulation.rounds:
+            self._reason = "completed"
+        elif self._job.rule.stops(self._completed, self._values.signed):
+            self._reason = "scheduler"
+
+    def _keep_models(self, folder: TrialFolder, seeds: Sequence[int]) -> None:
+        """Saves the global models of these seeds, where the method has one, and those that are the clients' own."""
+        found, personal = self._simulation.models(), self._simulation.personal_models()
+        for seed in seeds:
+            row = self._values.of_last_round(seed)
+            measured = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k not in ("round", "seed")}
+            chosen = {"selected_by": self._job.metrics[0], "metrics": measured}
+            if seed in found:
+                params, card = found[seed]
+                folder.save_model(seed, params, card.noting(chosen))
+            if of_clients := personal.get(seed):
+                noted = {"selected_by": chosen["selected_by"], "kept_in_round": row["round"]}
+                folder.save_clients(seed, {c: (params, card.noting(noted)) for c, (params, card) in of_clients.items()})
+
+    # -- what is reported ------------------------------------------------------------------------------------------
+
+    def _result(self) -> dict[str, Any]:
+        curve = self._values.curve
+        result: dict[str, Any] = {
+            "number": self._job.number,
+            "round": self._completed,
+            "values": curve.get(self._completed),
+            "done": self._reason is not None,
+        }
+        if self._note is not None:
+            result["note"], self._note = self._note, None
+        if self._reason is not None:
+            result["ending"] = Ending(
+                self._reason, self._completed, self._error, curve, self._seconds, self._out_of_memory
+            )
+        return result
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Turns whatever happens inside into a stop reason; what is printed goes to the trial's log."""
+        log = self._folder.log if self._folder is not None else io.StringIO()
+        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            try:
+                yield
+            except EnvironmentFault as error:
+                self._reason, self._error = "interrupted", " ".join(error.problems)
+            except UserError as error:
+                self._reason, self._error = "error", " ".join(error.problems)
+            except OSError as error:
+                self._reason, self._error = "interrupted", environment.disk(self._job.folder, error)
+                self._out_of_memory = error.errno == errno.ENOMEM
+            except Exception as error:
+                self._reason, self._error = "error", own_code.told(error)
+                if process.is_out_of_memory(error):
+                    self._reason, self._out_of_memory = "interrupted", True
+                if self._folder is not None:
+                    with contextlib.suppress(OSError):
+                        traceback.print_exc(file=self._folder.log)
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                self._folder.log.flush()
