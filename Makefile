@@ -21,7 +21,7 @@
 # make gallery set up, run the commands of docs/gallery.md and draw its pictures; about four hours on two cores, three of them for Fashion-MNIST; what is complete is not run again
 # make gallery ONLY="images box"   those pictures alone
 # make bench   set up, measure against plain loops (about an hour on two quiet cores), make bench/performance.md
-# make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB)
+# make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB); with PFLLIB=FOLDER also by PFLlib, cloned into that folder
 # make bench-gpu     trials per GPU; exits with 2 where there is none
 # make tables        record learning curves for bench-search: about fourteen core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds? (SLOTS="1 8 32": by wall-clock)
@@ -156,6 +156,7 @@ bench: $(INSTALLED)
 bench-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_peers.sh
 	@$(BIN)/python -m benchmarks peers $(QUICK)
+	@[ -z "$$PFLLIB" ] || $(BIN)/python -m benchmarks pfllib $(QUICK)
 
 bench-gpu: $(INSTALLED)
 	@$(BIN)/python -m benchmarks gpu $(QUICK)

@@ -36,13 +36,22 @@ python -m benchmarks page --check
 MISSING = {
     "peers": "Not measured here. `make bench-peers` installs Flower and pfl-research into their own environments "
     "and runs the same work side by side.",
+    "pfllib": "Not measured here. `PFLLIB=FOLDER make bench-peers` measures it, with PFLlib cloned into that folder.",
     "gpu": "No GPU was at hand: the figures for LeNet-5 and the CNN at 1, 2, 4, 8 and 16 trials per GPU are "
     "missing. `make bench-gpu` measures them.",
 }
 #: Where the axes of a drawing begin.
 LEFT, TOP = 70, 34
 #: What docs/performance.md shows, by case the places of its tables. All else stays in the record.
-SHOWN = {"client_round": (0,), "two_cores": (0,), "search": (1,), "scaling": (0,), "peers": (0,), "gpu": (0, 2)}
+SHOWN = {
+    "client_round": (0,),
+    "two_cores": (0,),
+    "search": (1,),
+    "scaling": (0,),
+    "peers": (0,),
+    "pfllib": (0,),
+    "gpu": (0, 2),
+}
 #: What the page begins with, by goals.
 FOLLOWS = {
     "Two packed trials against the plain 1-thread loop with fedtune's allocator settings": "On two cores two trials "
@@ -71,7 +80,7 @@ def markdown(found: Mapping[str, Any], *, whole: bool = True) -> str:
         if name in cases:
             parts.append(_section(cases[name]))
         elif name in MISSING:
-            title = {"peers": "Against Flower and pfl-research", "gpu": "On a GPU"}[name]
+            title = {"peers": "Against Flower and pfl-research", "pfllib": "Against PFLlib", "gpu": "On a GPU"}[name]
             parts.append(f"## {title}\n\n{MISSING[name]}\n")
         else:
             title = importlib.import_module(f"benchmarks.cases.{name}").TITLE

@@ -15,4 +15,4 @@ ORDER = (
     "home",
 )
 #: What the page shows after these, if it was measured: `make bench-peers` and `make bench-gpu`.
-OTHERS = ("peers", "gpu")
+OTHERS = ("peers", "pfllib", "gpu")

@@ -194,6 +194,18 @@ def test_real_images_are_the_first_of_fashion_mnist_or_none(tmp_path: Path, monk
         assert np.array_equal(found["x_test"], x[:2:-1, 0]) and found["y_test"].tolist() == [4, 3]
 
 
+def test_without_pfllib_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in no registry, so nothing installs it."""
+    monkeypatch.setenv("PFLLIB", str(tmp_path))
+    done = benchmarks(tmp_path, "pfllib", "--quick")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[1:] == [
+        f"PFLLIB must be the folder of PFLlib, got {str(tmp_path)!r}. PFLlib is in no registry: clone "
+        "github.com/TsingZ0/PFLlib and say `PFLLIB=FOLDER make bench-peers`."
+    ]
+    assert not list(tmp_path.glob("*.json"))
+
+
 def test_every_case_is_there() -> None:
     import importlib
 
