@@ -20,12 +20,13 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from analysis.runs.mappings import read_yaml
@@ -35,6 +36,9 @@ from search_spaces import files, run_folder
 from search_spaces.errors import UserError, sentence, short
 from search_spaces.files import shown
 from search_spaces.shell import quote
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 #: Seconds between two looks at what has changed; longer where sending itself takes longer.
 EVERY = 30.0
@@ -46,6 +50,8 @@ _QUIET = 2.0
 STATE = "mirror.json"
 #: What may stand behind the `?` of a URI. All else could be a secret, and commands are recorded.
 _QUERY = ("endpoint_override", "region", "scheme")
+#: How a file's name ends while it is written.
+_PART = ".part"
 #: Bytes that are copied at once.
 _CHUNK = 1 << 20
 _FIX = "Give a URI such as s3://bucket/runs/mine, or an absolute path."
@@ -87,6 +93,7 @@ class Storage:
         self.uri = uri
         with self._told():
             self._files, self._folder = _file_system(uri)
+        self._in_place = self._files.type_name not in ("local", "hdfs")
 
     @property
     def place(self) -> Path | None:
@@ -102,6 +109,14 @@ class Storage:
         start = f"{self._folder.rstrip('/')}/"
         return {one.path.removeprefix(start): one.size for one in found if one.type == fs.FileType.File}
 
+    def clean(self, names: Iterable[str]) -> None:
+        """Removes what a process that was killed while it wrote one of these files has left."""
+        if not self._in_place:
+            left = self.names().keys() & {f"{name}{_PART}" for name in names}
+            with self._told():
+                for name in left:
+                    self._files.delete_file(self._path(name))
+
     def read(self, name: str, to: IO[bytes]) -> None:
         with self._told(), self._files.open_input_stream(self._path(name)) as source:
             shutil.copyfileobj(source, to, _CHUNK)
@@ -111,16 +126,15 @@ class Storage:
         with self._told():
             path = self._path(name)
             # An object is seen when it is complete; a file of a disk is written beside its name first.
-            in_place = self._files.type_name not in ("local", "hdfs")
-            written = path if in_place else f"{path}.part"
-            if not in_place:
+            written = path if self._in_place else f"{path}{_PART}"
+            if not self._in_place:
                 self._files.create_dir(str(PurePosixPath(path).parent), recursive=True)
             with self._files.open_output_stream(written) as out:
                 if isinstance(source, bytes):
                     out.write(source)
                 else:
                     shutil.copyfileobj(source, out, _CHUNK)
-            if not in_place:
+            if not self._in_place:
                 self._files.move(written, path)
 
     def _path(self, name: str) -> str:
@@ -169,7 +183,7 @@ def check_new(uri: str | None, folder: Path) -> None:
     if uri is None:
         return
     storage = _outside(uri, folder)
-    if names := storage.names().keys() - {STATE}:
+    if names := storage.names().keys() - {STATE, f"{STATE}{_PART}"}:
         how = f"Go on with it by `fedtune resume {quote(uri)}`, or give another --storage."
         what = "a run" if run_folder.STUDY in names else min(names)
         raise UserError(f"The storage {uri} holds {what} already. {how}")
@@ -182,19 +196,42 @@ def check_same(uri: str | None, folder: Path) -> None:
     if uri is None:
         return
     storage = _outside(uri, folder)
-    names = storage.names().keys() - {STATE}
+    names = storage.names().keys() - {STATE, f"{STATE}{_PART}"}
     if not names:
         storage.write(STATE, _state(whole=False))
         return
     if run_folder.STUDY in names:
         there = io.BytesIO()
         storage.read(run_folder.STUDY, there)
-        if files.read_bytes(folder / run_folder.STUDY).startswith(there.getvalue()):
+        journal = there.getvalue()
+        if files.read_bytes(folder / run_folder.STUDY).startswith(journal) or _was_before(journal, folder):
             return
     raise UserError(
         f"The storage {uri} holds what is not in {folder}: another run, or trials that it ran elsewhere (--storage). "
         f"Go on from there with `fedtune resume {quote(uri)}` in another folder, or give another --storage."
     )
+
+
+def _was_before(journal: bytes, folder: Path) -> bool:
+    """Whether the run directory has all that this journal tells, after `fedtune extend --rounds`, which writes its own
+    journal anew: the same trials, with what was measured of them, ended alike or opened again."""
+    with tempfile.TemporaryDirectory(prefix="fedtune-") as made, suppress(UserError):
+        (Path(made) / run_folder.STUDY).write_bytes(journal)
+        there, here = (read_study(place / run_folder.STUDY)[1] for place in (Path(made), folder))
+        opened = any(run_folder.WENT_ON in trial.user_attrs for trial in here)
+        return bool(there) and opened and len(there) <= len(here) and all(map(_is_earlier, there, here))
+    return False
+
+
+def _is_earlier(there: FrozenTrial, here: FrozenTrial) -> bool:
+    """Whether a trial is one that was recorded earlier."""
+    attributes = here.user_attrs.items()
+    same = there.params == here.params and there.user_attrs.get("seed") == here.user_attrs.get("seed")
+    if not same or not there.intermediate_values.items() <= here.intermediate_values.items():
+        return False
+    ended_alike = there.state == here.state and there.values == here.values
+    went_on = (run_folder.WENT_ON, there.user_attrs.get("rounds")) in attributes
+    return not there.state.is_finished() or ended_alike or went_on
 
 
 def _outside(uri: str, folder: Path) -> Storage:
@@ -216,7 +253,7 @@ def fetch(uri: str, folder: Path) -> str:
     if strange := [name for name in names if not _is_plain(name)]:
         raise UserError(f"The storage {uri} holds {short(repr(strange[0]))}, which no run has. Give another one.")
     with new_folder(folder) as temporary:
-        for name in sorted(names.keys() - {STATE}):
+        for name in sorted(name for name in names.keys() - {STATE} if not name.endswith(_PART)):
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with open(path, "xb") as file:
@@ -314,6 +351,8 @@ class Mirror:
             time.sleep(AGAIN)
 
     def _keep(self) -> None:
+        with suppress(UserError):  # a storage that fails is told of where something is sent
+            self._storage.clean([STATE, run_folder.STUDY, *self._names()])
         pause = 0.0
         while not self._stop.wait(pause):
             began = time.monotonic()
@@ -355,6 +394,13 @@ class Mirror:
             below[:] = sorted(name for name in below if not name.startswith("."))
             unsent = (run_folder.LOCK, run_folder.STUDY) if Path(folder) == self._folder else ()
             yield Path(folder), sorted(name for name in names if not name.startswith(".") and name not in unsent)
+
+    def _names(self) -> Iterator[str]:
+        """The names that files of the run have, or may have had, in the mirror."""
+        for folder, names in self._folders():
+            yield from (
+                (folder / name).relative_to(self._folder).as_posix() for name in {*names, run_folder.CHECKPOINT}
+            )
 
     def _changed(self, path: Path, held: ExitStack) -> tuple[str, IO[bytes], tuple[int, int, int]] | None:
         """The file as it is now, open, where it is another one than was sent; None too where it is gone or a link."""

@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from analysis.runs import load_run
+from analysis.runs.mappings import read_yaml
 from fedtune.api.resume import resume
 from fedtune.api.search import Result, carry_out
 from fedtune.commands import _output
@@ -24,6 +25,7 @@ from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.record import storage
 from fedtune.record.experiment import Experiment
+from fedtune.record.run_directory import write_document
 from fedtune.record.storage import Mirror, Storage, check_new, check_same, check_uri, fetch
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -297,6 +299,59 @@ def test_a_mirror_of_something_else_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds '\.hidden', which no run has"):
         fetch(place, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+def test_after_more_rounds_a_mirror_from_before_is_gone_on_with_and_no_other_is(tmp_path: Path) -> None:
+    """`fedtune extend --rounds` writes the journal anew, and was killed before anything was sent."""
+    place, run, elsewhere = str(tmp_path / "far"), tmp_path / "run", tmp_path / "elsewhere"
+    for folder in (run, elsewhere):
+        start(folder, trials=4, rounds=4, scheduler="none")
+    run_some(run, 2)
+    Mirror(place, run, pytest.fail)._send()
+    shutil.copytree(run, tmp_path / "before")
+    request = run / run_folder.EXPERIMENT
+    longer = {**read_yaml(request), "rounds": 6, "rounds_before": [4]}
+    write_document(request, longer)
+    open_queue([Part(run, Experiment.read(run), space())])
+    journal = (run / run_folder.STUDY).read_bytes()
+    assert not journal.startswith((tmp_path / "far" / run_folder.STUDY).read_bytes())
+    check_same(place, run)
+    play(run)
+    check_same(place, run)
+    run_some(tmp_path / "before", 3)  # another machine went on from the mirror
+    Mirror(place, tmp_path / "before", pytest.fail)._send()
+    (run / run_folder.STUDY).write_bytes(journal)
+    with pytest.raises(UserError, match="holds what is not in"):
+        check_same(place, run)
+    with pytest.raises(UserError, match="holds what is not in"):
+        check_same(place, elsewhere)
+
+
+def test_what_a_killed_driver_was_sending_is_no_file_of_the_run_and_is_removed(tmp_path: Path) -> None:
+    far, run = tmp_path / "far", tmp_path / "run"
+    start(run, trials=3)
+    run_some(run, 1)
+    with Mirror(str(far), run, pytest.fail):
+        pass
+    trial = run_folder.trial_folder(0)
+    left = [far / f"{name}.part" for name in (storage.STATE, run_folder.STUDY, f"{trial}/{run_folder.CHECKPOINT}")]
+    for path in left:
+        path.write_text("half")
+    other = far / "somebody's.part"
+    other.write_text("whole")
+    fetch(str(far), tmp_path / "again")
+    assert not list((tmp_path / "again").rglob("*.part"))
+    check_same(str(far), run)
+    with Mirror(str(far), run, pytest.fail):
+        pass
+    assert [*far.rglob("*.part")] == [other], "what is not ours stays"
+    only = tmp_path / "only"
+    only.mkdir()
+    (only / f"{storage.STATE}.part").write_text("half")
+    check_new(str(only), tmp_path / "new")
+    (only / "film.part").write_text("whole")
+    with pytest.raises(UserError, match=r"holds film\.part already"):
+        check_new(str(only), tmp_path / "new")
 
 
 def test_a_library_of_fsspec_serves_where_pyarrow_knows_none(tmp_path: Path) -> None:
