@@ -336,6 +336,33 @@ def test_arithmetic_that_the_processor_lacks_is_refused(
     assert len(found) == 1 and found[0].startswith("precision must be fp32")
 
 
+@pytest.mark.parametrize(
+    ("flag", "size", "more", "said"),
+    [
+        ("amx_bf16", 28, (), True),
+        ("avx512_bf16", 28, (), False),
+        ("amx_bf16", 8, (), False),
+        ("amx_bf16", 28, ("precision=bf16",), False),
+        ("amx_bf16", 28, ("server_iters=0",), False),
+    ],
+)
+def test_where_bfloat16_makes_the_server_faster_the_plan_says_so(
+    flag: str,
+    size: int,
+    more: tuple[str, ...],
+    said: bool,
+    asked: Callable[..., SearchRequest],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not where the processor has no AMX, images are small, it is on already, or nothing is distilled."""
+    monkeypatch.setattr("trainables.models.precision.processor_flags", lambda: frozenset({flag}))
+    monkeypatch.setattr(resources, "machine", lambda: Machine(2, 0))
+    images = write_toy(tmp_path, size=size)
+    made = plan(asked(method="dfrd", dataset=str(images), set=("clients=3", "partition=iid", "model=lenet5", *more)))
+    assert any("--set precision=bf16" in note for note in made.notes) == said
+
+
 def test_a_space_with_unknown_options_is_refused(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     space = tmp_path / "mine.yaml"
     space.write_text(
