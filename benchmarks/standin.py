@@ -84,11 +84,13 @@ class Standin:
             for seed in self.seeds
         ]
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path) -> tuple[str, ...]:
         Path(path).write_text(str(self.round))
+        return ()
 
-    def load(self, path: str | Path) -> None:
+    def load(self, path: str | Path) -> tuple[str, ...]:
         self.round = int(Path(path).read_text())
+        return ()
 
     def partition(self) -> dict[str, Any]:
         return {str(seed): [[1]] for seed in self.seeds} | {"hash": {str(seed): "0" for seed in self.seeds}}

@@ -24,6 +24,8 @@ reads it.
         rounds.jsonl       one line per round and seed (see below)
         checkpoint         a complete round, all seeds. When the trial has ended it is the last one where the trial may
                            go on with more rounds (`fedtune extend --rounds`), else the word `ended`
+        states-<number>    what clients keep from round to round, of a method that has such: written once each, and
+                           listed by the checkpoint (`trainables.simulation.client_files`)
         log.txt            what the trial printed, and tracebacks
         confusion.json     final runs only: {"<seed>": {"round": the last one, "test": [[samples of class i that the
                            global model takes for class j]], "validation": the same of that share}}
@@ -117,6 +119,8 @@ ROUNDS = "rounds.jsonl"
 CHECKPOINT = "checkpoint"
 #: What a checkpoint holds in place of a state once its trial has ended and cannot go on.
 OVER = b"ended\n"
+#: How names of files begin that hold what clients keep; a number follows.
+STATES = "states-"
 LOG = "log.txt"
 REPORT = "report.html"
 LOCK = "driver.lock"
@@ -172,6 +176,25 @@ def has_ended(folder: Path) -> bool:
         return path.lstat().st_size == len(OVER) and not path.is_symlink() and path.read_bytes() == OVER
     except FileNotFoundError:
         return False
+
+
+def is_states(name: str) -> bool:
+    """Whether a file of this name holds what clients keep."""
+    return name.startswith(STATES) and name.removeprefix(STATES).isdecimal() and name.isascii()
+
+
+def number_of_states(name: str) -> int:
+    """The number of a file that holds what clients keep."""
+    return int(name.removeprefix(STATES))
+
+
+def states(folder: Path) -> list[Path]:
+    """The files in a trial's folder that hold what clients keep, in the order in which they were written."""
+    try:
+        found = [path for path in folder.iterdir() if is_states(path.name)]
+    except FileNotFoundError:
+        found = []
+    return sorted(found, key=lambda path: number_of_states(path.name))
 
 
 def trial_folder(number: int) -> str:

@@ -173,12 +173,16 @@ def rounds_of_values(values: Mapping[str, Value], e: Experiment) -> str | None:
 
 
 def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
-    """Empties the checkpoint of a trial that has ended, as the study says, unless `fedtune extend --rounds` may let it
-    go on: it may hold the models of all clients. Whoever needs the rounds once more has to run them again. That it has
-    ended stays there: Ray may begin a trial in a second process, which must not run it anew."""
+    """Empties the checkpoint of a trial that has ended, as the study says, and removes what its clients kept, unless
+    `fedtune extend --rounds` may let it go on: that may be the models of all clients. Whoever needs the rounds once
+    more has to run them again. That it has ended stays there: Ray may begin a trial in a second process, which must not
+    run it anew."""
     folder = part.folder / run_folder.trial_folder(trial.number)
     checkpoint = folder / run_folder.CHECKPOINT
-    if folder.is_symlink() or not checkpoint.exists() or run_folder.has_ended(folder):
+    if folder.is_symlink() or not checkpoint.exists():
+        return
+    if run_folder.has_ended(folder):
+        _remove_states(folder)
         return
     if trial.state.name == "COMPLETE" and rounds_of_run(part.folder, part.experiment) is None:
         values = {**part.experiment.values, **part.space.values(trial.params)}
@@ -186,3 +190,9 @@ def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
             return
     if trial.state.is_finished():
         files.replace(checkpoint, run_folder.OVER)
+        _remove_states(folder)
+
+
+def _remove_states(folder: Path) -> None:
+    for path in run_folder.states(folder):
+        path.unlink(missing_ok=True)

@@ -5,6 +5,8 @@ A storage is what pyarrow's or fsspec's file systems know. The mirror holds the 
 same names, each sent as a whole, as no object storage appends. It can be gone on from at any moment:
 
     the journal is read first and sent last, so whatever it tells of trials, their files were sent before;
+    of a trial, the files of what clients keep are opened with the checkpoint that needs them, and sent before it; those
+    that it needs no longer are removed after it;
     of a trial, the rows are read after its checkpoint was opened and sent before it, so they reach at least as far;
     a trial of which the journal does not know yet is left out when the mirror is fetched.
 
@@ -54,6 +56,10 @@ _QUERY = ("endpoint_override", "region", "scheme")
 _PART = ".part"
 #: Bytes that are copied at once.
 _CHUNK = 1 << 20
+#: How often at most it is looked for a checkpoint with all that it needs, while a trial writes others.
+_TRIES = 5
+#: The name of a file in the mirror, the file, and its node, size and time.
+_Open = tuple[str, IO[bytes], tuple[int, int, int]]
 _FIX = "Give a URI such as s3://bucket/runs/mine, or an absolute path."
 
 
@@ -136,6 +142,14 @@ class Storage:
                     shutil.copyfileobj(source, out, _CHUNK)
             if not self._in_place:
                 self._files.move(written, path)
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if there is one."""
+        from pyarrow import fs
+
+        with self._told():
+            if self._files.get_file_info(self._path(name)).type == fs.FileType.File:
+                self._files.delete_file(self._path(name))
 
     def _path(self, name: str) -> str:
         return f"{self._folder.rstrip('/')}/{name}"
@@ -307,6 +321,8 @@ class Mirror:
         #: By path: node, size and time of the file that was sent.
         self._sent: dict[str, tuple[int, int, int]] = {}
         self._journal: bytes | None = None
+        #: The files in the mirror that hold what clients keep; None before they are asked for.
+        self._states: set[str] | None = None
         #: Why the last try failed.
         self._why: str | None = None
         self.unsent: str | None = None
@@ -376,17 +392,51 @@ class Mirror:
 
     def _send(self) -> None:
         journal = whole_lines(files.read_bytes(self._folder / run_folder.STUDY))
+        if self._states is None:
+            self._states = {name for name in self._storage.names() if run_folder.is_states(PurePosixPath(name).name)}
         for folder, names in self._folders():
             with ExitStack() as held:
-                last = self._changed(folder / run_folder.CHECKPOINT, held)
+                last = self._checkpoint(folder, held)
+                for found in last[1] if last is not None else ():
+                    self._write(*found)
+                    self._states.add(found[0])
                 for name in names:
-                    if name != run_folder.CHECKPOINT and (found := self._changed(folder / name, held)):
-                        self._write(*found)
+                    unsent = name == run_folder.CHECKPOINT or run_folder.is_states(name)
+                    if not unsent and (other := self._changed(folder / name, held)):
+                        self._write(*other)
                 if last is not None:
-                    self._write(*last)
+                    if last[0] is not None:
+                        self._write(*last[0])
+                    self._remove_states(folder, last[2])
         if journal != self._journal:
             self._storage.write(run_folder.STUDY, journal)
             self._journal = journal
+
+    def _checkpoint(self, folder: Path, held: ExitStack) -> tuple[_Open | None, list[_Open], set[str]] | None:
+        """The checkpoint of a trial's folder and what its clients keep, as `_changed` tells of them, and the names of
+        all files of the latter kind; None where they change too often.
+
+        What a checkpoint needs is removed once another one is in its place, so all of it was there if that is still
+        the same."""
+        path = folder / run_folder.CHECKPOINT
+        for _ in range(_TRIES):
+            checkpoint, there = self._changed(path, held), run_folder.states(folder)
+            states = [found for one in there if (found := self._changed(one, held))]
+            known = self._sent.get(self._name(path)) if checkpoint is None else checkpoint[2]
+            if not there or known == _mark_of(path):
+                return checkpoint, states, {self._name(one) for one in there}
+        return None
+
+    def _remove_states(self, folder: Path, there: set[str]) -> None:
+        """Removes from the mirror what clients kept, but for the files that are `there`, of a trial's folder."""
+        assert self._states is not None
+        for name in [name for name in self._states - there if self._folder / PurePosixPath(name).parent == folder]:
+            self._storage.remove(name)
+            self._states.discard(name)
+            self._sent.pop(name, None)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._folder).as_posix()
 
     def _folders(self) -> Iterator[tuple[Path, list[str]]]:
         """The folders with what is to be sent of each, the run's own first."""
@@ -402,9 +452,9 @@ class Mirror:
                 (folder / name).relative_to(self._folder).as_posix() for name in {*names, run_folder.CHECKPOINT}
             )
 
-    def _changed(self, path: Path, held: ExitStack) -> tuple[str, IO[bytes], tuple[int, int, int]] | None:
+    def _changed(self, path: Path, held: ExitStack) -> _Open | None:
         """The file as it is now, open, where it is another one than was sent; None too where it is gone or a link."""
-        name = path.relative_to(self._folder).as_posix()
+        name = self._name(path)
         with suppress(OSError):
             if self._sent.get(name) != _mark(path.stat(follow_symlinks=False)):
                 file = held.enter_context(os.fdopen(files.open_plain(path), "rb"))
@@ -415,6 +465,12 @@ class Mirror:
         with file:
             self._storage.write(name, file)
         self._sent[name] = mark
+
+
+def _mark_of(path: Path) -> tuple[int, int, int] | None:
+    with suppress(OSError):
+        return _mark(path.stat(follow_symlinks=False))
+    return None
 
 
 def _mark(found: os.stat_result) -> tuple[int, int, int]:

@@ -30,7 +30,7 @@ from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
 from trainables import models, registry
 from trainables.kernels import convolution, distances, normalisation, pooling, upsampling
-from trainables.simulation import checkpoint, federated_data
+from trainables.simulation import checkpoint, client_files, federated_data
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Row, Simulation
@@ -82,7 +82,9 @@ def two_rounds(begin: Callable[[], Replicates], file: Path, *, interrupted: bool
     for params, _ in trial.models().values():
         assert all(tensor.device == CPU for tensor in params.values())  # a file of weights opens anywhere
     trial.save(file)
-    return [untimed(row) for row in rows], checkpoint.load(file)
+    saved = checkpoint.load(file)
+    kept = client_files.read(file.parent, saved.pop("clients"))
+    return [untimed(row) for row in rows], (saved, kept)
 
 
 def on(device: torch.device, value: Any) -> Any:

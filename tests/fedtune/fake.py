@@ -73,12 +73,14 @@ class Fake:
             rows.append(row)
         return rows
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path) -> tuple[str, ...]:
         Path(path).write_text(json.dumps([self.round, self.state.hex()]))
+        return ()
 
-    def load(self, path: str | Path) -> None:
+    def load(self, path: str | Path) -> tuple[str, ...]:
         self.round, state = json.loads(Path(path).read_text())
         self.state = float.fromhex(state)
+        return ()
 
     def partition(self) -> dict[str, Any]:
         return {str(seed): [[1, 2]] for seed in self.seeds} | {"hash": {str(seed): "0" for seed in self.seeds}}

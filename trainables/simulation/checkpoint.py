@@ -11,12 +11,16 @@ import os
 import types
 import typing
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from search_spaces.files import open_plain, replacing
+
+#: Bytes from which on a file is mapped: of a shorter one that takes longer than reading, and spares little.
+MAPPED = 1 << 26
 
 
 def to_tree(value: Any) -> Any:
@@ -48,18 +52,39 @@ def from_tree(hint: Any, tree: Any) -> Any:
     return tree
 
 
-def save(path: Path, tree: Any) -> None:
+def count_bytes(tree: Any) -> int:
+    """The bytes of all tensors in `tree`."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(tree))
+
+
+def on_cpu(tree: Any) -> bool:
+    """Whether all tensors in `tree` are in this machine's own memory."""
+    return all(tensor.device.type == "cpu" for tensor in _tensors(tree))
+
+
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (dict, tuple, list)):
+        for item in tree.values() if isinstance(tree, dict) else tree:
+            yield from _tensors(item)
+
+
+def save(path: Path, tree: Any, *, durable: bool = False) -> None:
     """Writes `tree` so that `path` always holds a whole checkpoint, the old one or the new one."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with replacing(path, durable=durable) as temporary, open(temporary, "wb") as file:
         torch.save(tree, file)
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Reads a checkpoint without running any code in it. Raises `ValueError`, or an error of zipfile or torch, where
-    the file is not as it was written."""
+    """Reads a checkpoint without running any code in it. Tensors of a long file, where they belong on the processor,
+    are mapped: they take memory once they are used, and a change in place never reaches the file. Raises `ValueError`,
+    or an error of zipfile or torch, where the file is not as it was written."""
     with os.fdopen(open_plain(path), "rb") as file:
         with zipfile.ZipFile(file) as archive:  # torch does not look at the checksums that it writes
             if (broken := archive.testzip()) is not None:
                 raise ValueError(f"{broken} in {path} is damaged")
+        if torch.device(device).type == "cpu" and os.fstat(file.fileno()).st_size >= MAPPED:
+            return torch.load(str(path), map_location=device, weights_only=True, mmap=True)
         file.seek(0)
         return torch.load(file, map_location=device, weights_only=True)

@@ -15,13 +15,14 @@ import torch
 from search_spaces.parameter import Value
 from trainables.models import Model
 from trainables.simulation import checkpoint
+from trainables.simulation.client_files import ClientFiles, Key
 from trainables.simulation.kept_images import Arrays
 from trainables.simulation.rounds import Row, Simulation, run_together
 from trainables.wire import Params
 from trainables.zoo import Card, card_of_client
 
 #: Of the format of checkpoints: raised when what is saved changes.
-_VERSION = 3
+_VERSION = 4
 
 
 class Replicates:
@@ -38,6 +39,7 @@ class Replicates:
     ) -> None:
         """Raises `UserError` where the configuration, the data set or the federation is impossible."""
         self.seeds = tuple(seeds)
+        self._client_files = ClientFiles()
         self.simulations = [Simulation(method, values, seed, torch.device(device), data_dir) for seed in self.seeds]
 
     @property
@@ -54,14 +56,30 @@ class Replicates:
         """Runs one round for every seed; one row per seed, as in rounds.jsonl."""
         return run_together(self.simulations)
 
-    def save(self, path: str | Path) -> None:
-        """Writes everything that the next round depends on, atomically."""
+    def save(self, path: str | Path) -> list[str]:
+        """Writes everything that the next round depends on, atomically. What clients keep goes into files beside
+        `path`, whose names are returned; those that are not among them are needed no longer."""
+        now = self._of_clients()
+        listed, mapped = self._client_files.save(Path(path).parent, now)
+        states = [s.save() for s in self.simulations]
         checkpoint.save(
-            Path(path), {"version": _VERSION, "seeds": self.seeds, "simulations": [s.save() for s in self.simulations]}
+            Path(path), {"version": _VERSION, "seeds": self.seeds, "simulations": states, "clients": listed}
         )
+        if mapped:
+            self._take(mapped)
+        return self._client_files.names
 
-    def load(self, path: str | Path) -> None:
-        """Continues from a file that `save` wrote for the same configuration and seeds."""
+    def _of_clients(self) -> dict[Key, Any]:
+        each = enumerate(self.simulations)
+        return {(place, field, c): held for place, s in each for (field, c), held in s.of_clients().items()}
+
+    def _take(self, found: Mapping[Key, Any]) -> None:
+        for place, simulation in enumerate(self.simulations):
+            simulation.take({(field, c): tree for (of, field, c), tree in found.items() if of == place})
+        self._client_files.holds(self._of_clients())
+
+    def load(self, path: str | Path) -> list[str]:
+        """Continues from a file that `save` wrote for the same configuration and seeds, and returns what that did."""
         tree = checkpoint.load(Path(path), self.simulations[0].fed.device)
         if tree["version"] != _VERSION:
             raise ValueError(f"{path} has version {tree['version']} and this fedtune reads version {_VERSION}")
@@ -69,6 +87,8 @@ class Replicates:
             raise ValueError(f"{path} is a checkpoint of the seeds {tree['seeds']}")
         for simulation, saved in zip(self.simulations, tree["simulations"], strict=True):
             simulation.load(saved)
+        self._take(self._client_files.load(Path(path).parent, tree["clients"], self.simulations[0].fed.device))
+        return self._client_files.names
 
     def partition(self) -> dict[str, Any]:
         """Training samples by client and class for every seed, with the partition's hash and the data set's, and the

@@ -6,6 +6,7 @@ changes from round to round, so saving it and loading it elsewhere continues bit
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections import Counter
@@ -63,6 +64,13 @@ class Progress:
     sent: tuple[str, ...] = ()
 
 
+#: The fields of `Progress` that hold something large of each client, and of what type it is.
+OF_CLIENTS: dict[str, Callable[[Method], Any]] = {
+    "client_states": lambda method: method.ClientState,
+    "personal": lambda method: None,
+}
+
+
 @dataclass(frozen=True)
 class Cohort:
     """The clients of one round in ascending order, and the share of its steps that each manages (0: its upload is
@@ -101,7 +109,9 @@ class _Returned:
         self.up.update(s._bytes("bytes_up", result.upload))
         self.sent |= attack.sent(s.method.client_network(s.config, s.fed, client), result.upload)
         if result.client_state is not None:
-            self.client_states[client] = result.client_state
+            before, now = s.progress.client_states.get(client), result.client_state
+            # What changed is told by identity (`trainables.simulation.client_files`); a method may change in place.
+            self.client_states[client] = copy.copy(now) if now is before else now
         self.numbers[client] = {"train_loss": result.loss} | dict(result.metrics)
 
 
@@ -485,19 +495,25 @@ class Simulation:
             return None if params is None else evaluation.confusion(self._loaded(params), self.data, test)
 
     def save(self) -> Any:
-        """The progress as a tree for `checkpoint.save`."""
-        return to_tree(self.progress)
+        """The progress as a tree for `checkpoint.save`, without what `of_clients` returns."""
+        return to_tree(replace(self.progress, client_states={}, personal={}))
+
+    def of_clients(self) -> dict[tuple[str, int], Any]:
+        """What the progress holds of each client that takes space, by its field and the client."""
+        now = self.progress
+        return {(name, client): held for name in OF_CLIENTS for client, held in getattr(now, name).items()}
 
     def load(self, tree: Any) -> None:
-        """Continues from a tree that `save` made."""
+        """Continues from a tree that `save` made, once `take` has put in what was kept of the clients."""
         progress = from_tree(Progress, tree)
-        client_states = {
-            int(client): from_tree(self.method.ClientState, client_state)
-            for client, client_state in progress.client_states.items()
-        }
-        self.progress = replace(
-            progress, state=from_tree(self.method.State, progress.state), client_states=client_states
-        )
+        self.progress = replace(progress, state=from_tree(self.method.State, progress.state))
+
+    def take(self, found: Mapping[tuple[str, int], Any]) -> None:
+        """Puts trees of what `of_clients` returned in the place of what is there, or behind it."""
+        held: dict[str, dict[int, Any]] = {name: dict(getattr(self.progress, name)) for name in OF_CLIENTS}
+        for (name, client), tree in found.items():
+            held[name][client] = from_tree(OF_CLIENTS[name](self.method), tree)
+        self.progress = replace(self.progress, client_states=held["client_states"], personal=held["personal"])
 
 
 def run_together(simulations: Sequence[Simulation]) -> list[Row]:

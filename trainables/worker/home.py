@@ -25,7 +25,7 @@ import numpy as np
 
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import EnvironmentFault, UserError
-from search_spaces.run_folder import CHECKPOINT, LOG, ROUNDS
+from search_spaces.run_folder import CHECKPOINT, LOG, ROUNDS, is_states
 from trainables import data
 from trainables.data import cache
 from trainables.worker.rounds_jsonl import Damaged
@@ -111,7 +111,7 @@ class Home:
                 if content is None:
                     (place / name).unlink(missing_ok=True)
                 elif after is None:
-                    files.replace(place / name, content, durable=name == CHECKPOINT)
+                    files.replace(place / name, content, durable=name == CHECKPOINT or is_states(name))
                 else:
                     _extend(place / name, after, content)
 
@@ -208,10 +208,13 @@ class SentFolder(TrialFolder):
     def send(self) -> None:
         """Sends home whatever is not there yet."""
         here = {path.name: _state(path) for path in self.path.iterdir() if _comes_home(path.name)}
-        sent = [Sent(name, None, None) for name in self._sent.keys() - here.keys() if not name.startswith(_ONE_WAY)]
+        gone = sorted(name for name in self._sent.keys() - here.keys() if not name.startswith(_ONE_WAY))
+        sent = [Sent(name, None, None) for name in gone if not is_states(name)]
         # The checkpoint last: what it contains is at home before it is.
         names = sorted(here, key=lambda name: (name == CHECKPOINT, name))
         sent += [self._change(name, here[name][1]) for name in names if here[name] != self._sent.get(name)]
+        # What clients kept stays at home until the checkpoint there needs it no longer.
+        sent += [Sent(name, None, None) for name in gone if is_states(name)]
         if sent:
             self._ask("write", self._folder, self._holder, sent)
             self._sent = here

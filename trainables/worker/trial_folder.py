@@ -1,6 +1,7 @@
 """The folder of a trial: who may write to it, its checkpoint, its rounds, its log and its saved models.
 
-Rows are appended to `rounds.jsonl` before the checkpoint that contains them is swapped in. So after a kill at any
+Rows are appended to `rounds.jsonl`, and what clients keep is written to files of its own, before the checkpoint that
+contains them is swapped in; files that it no longer needs are removed after that. So after a kill at any
 moment the checkpoint's round and the rows up to it are complete.
 """
 
@@ -12,7 +13,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from search_spaces import files, kept_images, leftovers
 from search_spaces.errors import EnvironmentFault
-from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, PARTITION, ROUNDS, has_ended
+from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, PARTITION, ROUNDS, STATES, has_ended, states
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
@@ -33,7 +34,7 @@ CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
 #: How names of files begin that are written in whole, beside their place first.
-WRITTEN = (CHECKPOINT, CONFIG, CONFUSION, PARTITION, ROUNDS, "model-", "clients-", kept_images.PREFIX)
+WRITTEN = (CHECKPOINT, CONFIG, CONFUSION, PARTITION, ROUNDS, STATES, "model-", "clients-", kept_images.PREFIX)
 
 
 class Resumable(Protocol):
@@ -42,9 +43,11 @@ class Resumable(Protocol):
     @property
     def round(self) -> int: ...
 
-    def save(self, path: str | Path) -> None: ...
+    def save(self, path: str | Path) -> Sequence[str]:
+        """Saves it, and returns the names of the files beside `path` that belong to it."""
 
-    def load(self, path: str | Path) -> None: ...
+    def load(self, path: str | Path) -> Sequence[str]:
+        """Goes on from there, and returns the same."""
 
     def partition(self) -> Mapping[str, Any]: ...
 
@@ -81,7 +84,7 @@ class TrialFolder:
             raise EnvironmentFault("The trial has ended already, in another process.")
         if checkpoint.exists() and not over:
             self._check_partition(simulation)
-            _load(simulation, checkpoint)
+            self._remove_states(_load(simulation, checkpoint))
             rows = rounds_jsonl.first_rows(self.path / ROUNDS, simulation.round, seeds)
         elif ended:
             raise Damaged(f"its {ROUNDS} is damaged")
@@ -99,6 +102,13 @@ class TrialFolder:
         images = [path.name for path in self.path.iterdir() if kept_images.of_name(path.name)]
         for name in (CHECKPOINT, CONFUSION, ROUNDS, *images):
             (self.path / name).unlink(missing_ok=True)
+        self._remove_states()
+
+    def _remove_states(self, needed: Collection[str] = ()) -> None:
+        """Removes what clients kept, but for the files that are `needed`."""
+        for path in states(self.path):
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
 
     def _has_second_round(self, seeds: Sequence[int]) -> bool:
         """Whether more rounds were run than the first, after which there is always a checkpoint."""
@@ -137,9 +147,10 @@ class TrialFolder:
         started = time.monotonic()
         path = self.path / CHECKPOINT
         with _disk(path), files.replacing(path, durable=True) as temporary:
-            simulation.save(temporary)
+            needed = simulation.save(temporary)
             # The rows first: a power cut must not leave a checkpoint without the rounds before it.
             files.sync(self.path / ROUNDS)
+        self._remove_states(needed)
         self._saved_at, self._save_cost = time.monotonic(), time.monotonic() - started
 
     def save_model(self, seed: int, params: Params, card: Card) -> None:
@@ -168,10 +179,11 @@ class TrialFolder:
             files.replace(self.path / kept_images.name_of(seed, round_), buffer.getvalue())
 
 
-def _load(simulation: Resumable, checkpoint: Path) -> None:
-    """Loads a checkpoint. Raises `Damaged` where it is not one that was written for this simulation."""
+def _load(simulation: Resumable, checkpoint: Path) -> Sequence[str]:
+    """Loads a checkpoint, and returns the names of the files that belong to it. Raises `Damaged` where it is not one
+    that was written for this simulation."""
     try:
-        simulation.load(checkpoint)
+        return simulation.load(checkpoint)
     except OSError:
         raise
     except Exception as error:  # zipfile, pickle and torch each have their own ways of refusing a broken file

@@ -210,9 +210,11 @@ def test_a_checkpoint_stays_where_a_trial_may_go_on(tmp_path: Path, edits: dict[
     places = {trial.number: run.path / run_folder.trial_folder(trial.number) for trial in run.frozen}
     for trial in run.frozen:
         (places[trial.number] / run_folder.CHECKPOINT).touch()
+        (places[trial.number] / "states-7").touch()
         drop_checkpoint(part, trial)
         drop_checkpoint(part, trial)
     states = {trial.number: trial.state.name for trial in run.frozen}
     assert set(states.values()) == {"COMPLETE", "PRUNED"}
     there = [number for number, place in places.items() if not run_folder.has_ended(place)]
     assert there == [number for number, state in states.items() if state in kept]
+    assert there == [number for number, place in places.items() if run_folder.states(place)]

@@ -137,6 +137,53 @@ def test_rows_reach_as_far_as_the_checkpoint_while_a_trial_runs(
     assert (there / run_folder.CHECKPOINT).exists()
 
 
+def test_a_checkpoint_in_the_mirror_has_what_it_needs_of_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial puts another checkpoint in its place, and removes what that does not need, before and after each file
+    is sent, and now and then while one is looked for."""
+    start(tmp_path / "run")
+    place, there = tmp_path / "run" / run_folder.trial_folder(0), tmp_path / "mirror" / run_folder.trial_folder(0)
+    place.mkdir()
+    round_, looked = 0, 0
+
+    def step() -> None:
+        nonlocal round_
+        round_ += 1
+        (place / f"states-{round_}").write_text(str(round_))
+        (place / "next").write_text(f"states-{round_}")
+        os.utime(place / "next", ns=(round_, round_))  # so soon one may have the time and the node of an earlier one
+        os.replace(place / "next", place / run_folder.CHECKPOINT)
+        (place / f"states-{round_ - 1}").unlink(missing_ok=True)
+
+    changed, write = Mirror._changed, Storage.write
+
+    def looking(self: Mirror, path: Path, held: Any) -> Any:
+        nonlocal looked
+        looked += path.parent == place
+        found = changed(self, path, held)
+        if path.parent == place and looked % 4 == 1:
+            step()
+        return found
+
+    def sending(self: Storage, name: str, source: Any) -> None:
+        step()
+        write(self, name, source)
+        if (there / run_folder.CHECKPOINT).exists():
+            assert (there / (there / run_folder.CHECKPOINT).read_text()).exists()
+        step()
+
+    step()
+    monkeypatch.setattr(Mirror, "_changed", looking)
+    monkeypatch.setattr(Storage, "write", sending)
+    for _ in range(2):  # another process goes on with the mirror
+        mirror = Mirror(str(tmp_path / "mirror"), tmp_path / "run", pytest.fail)
+        for _ in range(4):
+            mirror._send()
+    needed = (there / run_folder.CHECKPOINT).read_text()
+    assert [path.name for path in run_folder.states(there)] == [needed] and needed != "states-1"
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A server of S3 on loopback with a bucket named `runs`: its URI of a run, and what switches it off and on."""

@@ -26,7 +26,7 @@ from trainables.federation import Federation
 from trainables.generators.feature import FeatureGenerator
 from trainables.method import Painter
 from trainables.params import put
-from trainables.simulation import kept_images
+from trainables.simulation import client_files, kept_images
 from trainables.simulation.kept_images import principal, projected
 from trainables.simulation.rounds import Simulation
 from trainables.tune import Trial
@@ -90,6 +90,8 @@ def test_a_run_gives_the_same_bits_whether_it_keeps_images_or_not(tmp_path: Path
     assert rows(tmp_path / "with") == rows(tmp_path / "without")
     with_, without = (torch.load(tmp_path / one / "checkpoint", weights_only=True) for one in ("with", "without"))
     assert same(with_, without)
+    kept = [client_files.read(tmp_path / one, with_["clients"]) for one in ("with", "without")]
+    assert same(*kept)
     assert sorted(images(tmp_path / "with")) == ["images-0-0001.npz", "images-0-0002.npz", "images-0-data.npz"]
     assert not images(tmp_path / "without")
 

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from search_spaces import files
 from search_spaces.errors import EnvironmentFault
 from search_spaces.run_folder import OVER
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
 from trainables import data, tune
+from trainables.simulation import checkpoint
 from trainables.tune import Trial
 from trainables.worker import environment, home, trial_folder
 from trainables.worker.environment import Environment, Token
@@ -107,6 +109,42 @@ def test_models_come_home(run_folder: Path, tmp_path: Path) -> None:
     for name in ("model-0.safetensors", "partition.json", "confusion.json"):
         assert (place / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert untimed(place) == untimed(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_clients_keep_comes_home_as_it_changes(
+    lost: bool, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file once; and whenever home was written to, its checkpoint has all that it needs there."""
+    values = {"dataset": str(write_toy(tmp_path)), "rounds": 4, "clients": 4, "active_clients": 1, "local_steps": 1}
+    values |= {"model": "lenet5", "partition": "iid"}
+    kept: dict[str, Any] = {"method": "scaffold", "values": values, "simulate": None, "seeds": (0,)}
+    place, sent = run_folder / "trials" / "0000", []
+    write = files.replace
+
+    def noted(path: Path, content: str | bytes, **how: Any) -> None:
+        write(path, content, **how)
+        if path.parent == place:
+            sent.append(path.name)
+            if (place / "checkpoint").exists():
+                names = checkpoint.load(place / "checkpoint")["clients"]["files"]
+                assert all((place / name).exists() for name in names)
+
+    monkeypatch.setattr(files, "replace", noted)
+    assert run(Trial({"job": job(tmp_path / "whole", **kept)})).stop_reason == "completed"
+    trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
+    if lost:
+        trial.step(), trial.step()
+        tune._ask("actor", "release", str(place))
+        trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
+    assert run(trial).stop_reason == "completed"
+    assert untimed(place) == untimed(tmp_path / "whole")
+    states = [name for name in sent if name.startswith("states-")]
+    assert len(states) == len(set(states)) == 4
+    here, there = ((checkpoint.load(one / "checkpoint")["clients"], one) for one in (place, tmp_path / "whole"))
+    assert here[0] == there[0] and {p.name for p in place.glob("states-*")} == set(here[0]["files"])
+    for name in here[0]["files"]:
+        assert (place / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_second_process_of_a_trial_waits_and_runs_nothing_anew(

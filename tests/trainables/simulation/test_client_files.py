@@ -1,0 +1,164 @@
+"""What clients keep, in files beside the checkpoint: what is written, and what is read after a kill."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from search_spaces import run_folder
+from tests.contracts.test_methods import values_for
+from trainables.simulation import checkpoint, client_files
+from trainables.simulation.client_files import ClientFiles, Key
+from trainables.simulation.replicates import Replicates
+from trainables.worker import trial_folder
+from trainables.worker.rounds_jsonl import Damaged
+from trainables.worker.trial_folder import TrialFolder
+
+CPU = torch.device("cpu")
+
+
+def states(*clients: int, value: float = 0.0) -> dict[Key, Any]:
+    return {(0, "client_states", c): {"w": torch.full((8,), value + c)} for c in clients}
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in run_folder.states(folder)]
+
+
+def test_a_file_holds_what_has_changed(tmp_path: Path) -> None:
+    """A file of which half or less is needed is given up, and what is needed of it stands in the new one."""
+    files, now = ClientFiles(), states(*range(6))
+    assert files.save(tmp_path, now)[0]["files"] == {"states-1": 6 * 32}
+    files.save(tmp_path, now)  # nothing has changed
+    assert names(tmp_path) == ["states-1"]
+    now |= states(0, 1, value=10.0)
+    listed, _ = files.save(tmp_path, now)
+    assert listed["files"] == {"states-1": 6 * 32, "states-2": 2 * 32}
+    assert checkpoint.load(tmp_path / "states-2").keys() == states(0, 1).keys()
+    now |= states(2, value=20.0)
+    listed, _ = files.save(tmp_path, now)
+    assert listed["files"] == {"states-2": 2 * 32, "states-3": 4 * 32}  # 3, 4 and 5 of the first file, and 2
+    again = ClientFiles()
+    found = again.load(tmp_path, listed, CPU)
+    assert list(found) == list(now) and all(torch.equal(found[key]["w"], now[key]["w"]) for key in now)
+    again.holds(found)
+    assert again.save(tmp_path, found)[0] == listed and len(names(tmp_path)) == 3
+    assert ClientFiles().save(tmp_path, now)[0]["files"] == {"states-4": 6 * 32}, "files of others stay as they are"
+
+
+def test_there_are_never_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_files, "MOST", 4)
+    files, now = ClientFiles(), states(*range(12))
+    for client in range(12):
+        now |= states(client, value=100.0)
+        listed, _ = files.save(tmp_path, now)
+        assert len(listed["files"]) <= 4
+        found = client_files.read(tmp_path, listed)
+        assert all(torch.equal(found[key]["w"], now[key]["w"]) for key in now)
+
+
+def test_a_list_that_names_another_file_is_refused(tmp_path: Path) -> None:
+    listed, _ = ClientFiles().save(tmp_path, states(0))
+    with pytest.raises(ValueError, match="a trial has no file"):
+        client_files.read(tmp_path, {**listed, "files": {"../states-1": 32}})
+
+
+def made(toy: Path) -> Replicates:
+    values = values_for("scaffold", toy, clients=4, active_clients=2, rounds=4)
+    return Replicates("scaffold", values, (3, 4))
+
+
+def kept(replicates: Replicates) -> list[tuple[Any, Any]]:
+    return [(checkpoint.to_tree(s.progress.client_states), s.save()) for s in replicates.simulations]
+
+
+class Killed(BaseException):
+    """Ends a trial where a process would have been killed."""
+
+
+@pytest.mark.parametrize(("at", "mapped"), [("states", False), ("checkpoint", True), ("removal", False)])
+def test_a_kill_at_any_moment_changes_nothing(
+    at: str, mapped: bool, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed once the states of round 3 are written, once its checkpoint is, before what it needs no longer is removed:
+    round 4 holds the same bits. Mapped, the states are read from the files, which never change."""
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(checkpoint, "MAPPED", 0 if mapped else math.inf)
+    whole = made(toy)
+    for _ in range(4):
+        whole.step()
+
+    def go_on(until: int) -> Replicates:
+        folder, trial = TrialFolder(tmp_path / "trials" / "0000"), made(toy)
+        try:
+            folder.resume(trial, (3, 4))
+            while trial.round < until:
+                folder.append(trial.step())
+                folder.save_checkpoint(trial, last=False)
+        finally:
+            folder.close()
+        return trial
+
+    go_on(2)
+    save, remove = checkpoint.save, TrialFolder._remove_states
+    with monkeypatch.context() as patch:
+
+        def killed(path: Path, tree: Any, **how: Any) -> None:
+            save(path, tree, **how)
+            if at == "states" or not run_folder.is_states(path.name):
+                raise Killed
+
+        def not_removed(folder: TrialFolder, needed: Any = ()) -> None:
+            if "states-3" in needed:
+                raise Killed
+            remove(folder, needed)
+
+        if at == "removal":
+            patch.setattr(TrialFolder, "_remove_states", not_removed)
+        else:
+            patch.setattr(checkpoint, "save", killed)
+        with pytest.raises(Killed):
+            go_on(3)
+    place = tmp_path / "trials" / "0000"
+    assert "states-3" in names(place)
+    gone_on = go_on(4)
+    assert same(kept(gone_on), kept(whole))
+    assert set(names(place)) == set(checkpoint.load(place / "checkpoint")["clients"]["files"])
+    before = {name: (place / name).read_bytes() for name in names(place)}
+    for s in gone_on.simulations:
+        for tensor in s.progress.client_states[next(iter(s.progress.client_states))].control.values():
+            tensor.add_(1.0)
+    assert before == {name: (place / name).read_bytes() for name in names(place)}
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other) and one.stride() == other.stride()
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def test_states_that_are_missing_or_damaged_start_the_trial_again(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, place = made(toy), tmp_path / "trials" / "0000"
+    folder = TrialFolder(place)
+    folder.append(trial.step())
+    folder.save_checkpoint(trial, last=True)
+    shutil.copytree(place, tmp_path / "before")
+    for damage in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-100])):
+        damage(place / "states-1")
+        with pytest.raises(Damaged, match="its checkpoint is damaged"):
+            folder.resume(made(toy), (3, 4))
+        shutil.copy(tmp_path / "before" / "states-1", place)
+    folder.start_over(Damaged("it is damaged"))
+    assert names(place) == []
+    folder.close()
