@@ -249,7 +249,7 @@ class TuneSession:
             part, own = self.queue.at(number)
             folder = part.folder / run_folder.trial_folder(own)
             if self._home is not None:
-                self._home.release.remote(str(folder))
+                cluster.release(self._home, str(folder))
             died = self._retries.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
             ending = Ending("interrupted", died.round, "its process died")
         if ending is None:

@@ -52,6 +52,8 @@ PATHS = ("FEDTUNE_CACHE", "FEDTUNE_METHODS")
 KIND = "accelerator_type:"
 #: Seconds for a connection, and for joining.
 CONNECT, JOIN = 3.0, 24.0
+#: Seconds for a file that is being written for another machine.
+RELEASE = 60.0
 #: What the process does that tries to join. It asks the cluster a question before: a wrong token is refused at once
 #: there, and after 20 s by Ray's own way of joining, which does not say why.
 _TRY = """
@@ -206,6 +208,16 @@ def run_home(name: str, runs: Sequence[str], datasets: Sequence[str], data_dir: 
     # Trials that send at the same time wait for the disk, not for one another.
     options = api.remote(Home).options(name=name, num_cpus=0, max_concurrency=8, scheduling_strategy=here)
     return options.remote(list(runs), list(datasets), data_dir, os.environ.get("FEDTUNE_CACHE"))
+
+
+def release(home: Any, folder: str) -> None:
+    """Lets the actor write no more to the folder of a trial whose process is gone, not even what it was sent before. It
+    waits for that, so that it cannot meet the process which goes on with the trial."""
+    import ray
+
+    api: Any = ray  # parts of it are not typed
+    with contextlib.suppress(ray.exceptions.RayError):  # it is lost, and its trials will say so
+        api.get(home.release.remote(folder), timeout=RELEASE)
 
 
 def slot_map(cpus: float, gpus: float) -> list[Slots]:

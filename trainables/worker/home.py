@@ -3,7 +3,8 @@
 Such a trial writes to a folder of its own machine, as any trial does to its folder, and whatever it has written is sent
 to an actor on the driver's machine, which writes it to the run directory: new lines of the rounds and of the log at
 their ends, all other files whole, the checkpoint last. So what is at home is at any moment what a trial that was killed
-there would have left. A trial that goes on begins with the files that are at home. Its data set comes from home too
+there would have left. A trial that goes on begins with the files that are at home, once nothing that was sent before is
+still being written: the actor holds the folder as a process does that sees it. Its data set comes from home too
 where the machine lacks it, once per machine and content.
 
 Rounds are sent as they end. A checkpoint is as seldom as sending and writing it need for at most `CHECKPOINT_SHARE` of
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import threading
 import time
@@ -29,7 +31,7 @@ from search_spaces.run_folder import CHECKPOINT, LOG, ROUNDS, is_states
 from trainables import data
 from trainables.data import cache
 from trainables.worker.rounds_jsonl import Damaged
-from trainables.worker.trial_folder import LOCK_SECONDS, WRITTEN, Resumable, TrialFolder
+from trainables.worker.trial_folder import LOCK_SECONDS, WRITTEN, Resumable, TrialFolder, held_log
 
 #: Calls a method of the actor by its name, and returns what it returns. Raises what it raises, and `OSError` where the
 #: actor cannot be reached.
@@ -65,7 +67,8 @@ class Home:
         if cache is not None:
             os.environ["FEDTUNE_CACHE"] = cache
         self._runs, self._datasets, self._data_dir = set(runs), set(datasets), data_dir
-        self._holders: dict[str, int] = {}
+        #: By folder: the number of its holder, and its log, which keeps processes of this machine away from it.
+        self._holders: dict[str, tuple[int, io.TextIOBase]] = {}
         self._begun = 0
         #: By folder: held while one of its files is written, so that nobody begins in between.
         self._writing: dict[str, threading.Lock] = {}
@@ -75,16 +78,21 @@ class Home:
 
     def begin(self, folder: str) -> tuple[int, dict[str, bytes]] | None:
         """What is in a trial's folder but its models, by name; until `release` only the holder of this number may write
-        to it. None while there is another holder. Raises `OSError`."""
+        to it. None while there is another holder, or a process that sees the folder writes to it. Raises `OSError`."""
         place = self._place(folder)
         with self._changing:
-            if folder in self._holders:
+            if folder in self._holders or (log := held_log(place)) is None:
                 return None
             self._begun += 1
-            holder = self._holders[folder] = self._begun
+            holder = self._begun
+            self._holders[folder] = holder, log
             self._writing.setdefault(folder, threading.Lock())
-        with self._writing[folder]:  # who wrote until now has written its file
-            return holder, self._held(place)
+        try:
+            with self._writing[folder]:
+                return holder, self._held(place)
+        except OSError:
+            self.release(folder, holder)
+            raise
 
     def _held(self, place: Path) -> dict[str, bytes]:
         return {
@@ -94,26 +102,29 @@ class Home:
         }
 
     def release(self, folder: str, holder: int | None = None) -> None:
-        """Lets this holder of a trial's folder, or whoever holds it, write to it no more."""
-        with self._changing:
-            if holder in (None, self._holders.get(folder)):
-                self._holders.pop(folder, None)
+        """Lets this holder of a trial's folder, or whoever holds it, write to it no more, also what it sent before.
+        Only then can another process begin the trial."""
+        with self._writing.get(folder, self._changing):  # a file that is being written is written to its end
+            number, log = self._holders.get(folder, (None, None))
+            if log is not None and holder in (None, number):
+                del self._holders[folder]
+                log.close()
 
     def write(self, folder: str, holder: int, sent: Sequence[Sent]) -> None:
         """Writes what was sent, in its order. Raises `OSError` where the disk refuses, or another process writes."""
         place = self._place(folder)
         for name, after, content in sent:
             with self._writing.get(folder, self._changing):
-                if self._holders.get(folder) != holder:
+                if self._holders.get(folder, (None,))[0] != holder:
                     raise OSError(errno.EBUSY, "another process writes this trial", folder)
                 if Path(name).name != name or not _comes_home(name):
                     raise OSError(errno.EACCES, "a trial has no such file", f"{folder}/{name}")
                 if content is None:
                     (place / name).unlink(missing_ok=True)
-                elif after is None:
+                elif after is None and name != LOG:
                     files.replace(place / name, content, durable=name == CHECKPOINT or is_states(name))
                 else:
-                    _extend(place / name, after, content)
+                    _extend(place / name, after or 0, content)  # (the log stays the same file, as it is the lock)
 
     def dataset(self, name: str) -> tuple[str, str, dict[str, int]]:
         """A prepared data set: its key, its title and the lengths of its files. Raises `UserError` where it is none of

@@ -61,7 +61,7 @@ class TrialFolder:
         path.mkdir(parents=True, exist_ok=True)
         files.check_folder(path)
         self.path = path
-        self.log = _locked(path / LOG)
+        self.log = _locked(path)
         #: What `resume` found and mended, if anything.
         self.note: str | None = None
         self._saved_at, self._save_cost = time.monotonic(), 0.0
@@ -205,17 +205,28 @@ def _disk(path: Path) -> Iterator[None]:
         raise OSError(f"{path.name} cannot be written ({str(error).splitlines()[0]})") from error
 
 
-def _locked(path: Path) -> io.TextIOBase:
-    """The trial's log, held against a worker of a killed driver that may still be finishing its round."""
-    descriptor = files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    file = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
+def held_log(folder: Path) -> io.TextIOBase | None:
+    """The log of the trial in this folder, which nobody else writes to until it is closed. None where another process
+    does, such as a worker of a killed driver that may still be finishing its round."""
+    file = os.fdopen(
+        files.open_plain(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", encoding="utf-8", buffering=1
+    )
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _locked(folder: Path) -> io.TextIOBase:
+    """The trial's log, as soon as no other process writes to the folder."""
     deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                file.close()
-                raise OSError(f"another process still writes {path}") from None
-            time.sleep(0.1)
+    while (log := held_log(folder)) is None:
+        if time.monotonic() > deadline:
+            raise OSError(f"another process still writes {folder / LOG}")
+        time.sleep(0.1)
+    return log

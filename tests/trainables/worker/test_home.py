@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
 import math
 import os
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from trainables.worker import environment, home, trial_folder
 from trainables.worker.environment import Environment, Token
 from trainables.worker.home import Home, Sent
 from trainables.worker.job import Ending, Job
+from trainables.worker.trial_folder import TrialFolder
 
 #: As no machine sees this, every trial with it is sent home.
 UNSEEN = Environment(token=Token("/nowhere/.session-1", "random"), home="actor")
@@ -213,14 +217,15 @@ def test_home_writes_to_folders_of_its_trials_alone(tmp_path: Path, folder: str,
         begun = actor.begin(str(tmp_path / folder))
         assert begun is not None
         actor.write(str(tmp_path / folder), begun[0], [Sent(name, None, b"x")])
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "log.txt"]
+    assert not list((tmp_path / "other").rglob("log.txt"))
 
 
 def test_lines_are_put_behind_those_that_are_there(tmp_path: Path) -> None:
     (tmp_path / "trials/0000").mkdir(parents=True)
     place, actor = tmp_path / "trials/0000", Home([str(tmp_path)], [], None)
     begun = actor.begin(str(place))
-    assert begun is not None and begun[1] == {}
+    assert begun is not None and begun[1] == {"log.txt": b""}
     holder = begun[0]
     for sent in (Sent("rounds.jsonl", None, b"one\n"), *[Sent("rounds.jsonl", 4, b"two\n")] * 2):
         actor.write(str(place), holder, [sent])
@@ -229,6 +234,56 @@ def test_lines_are_put_behind_those_that_are_there(tmp_path: Path) -> None:
         actor.write(str(place), holder, [Sent("rounds.jsonl", 9, b"four\n")])
     actor.write(str(place), holder, [Sent("rounds.jsonl", None, None)])
     assert not (place / "rounds.jsonl").exists()
+
+
+def test_what_a_lost_machine_sent_is_written_or_refused_before_another_process_begins(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of the lost machine may be half written when its trial goes on where the folder is seen. There it would
+    put rows in the place of those that were computed again."""
+    monkeypatch.setattr(trial_folder, "LOCK_SECONDS", 0.0)
+    place, actor = run_folder / "trials" / "0000", Home([str(run_folder)], [], None)
+    begun = actor.begin(str(place))
+    assert begun is not None
+    rows, extend = Sent("rounds.jsonl", 0, b"late\n"), home._extend
+    is_writing, may_write = threading.Event(), threading.Event()
+
+    def slowly(path: Path, after: int, content: bytes) -> None:
+        is_writing.set()
+        assert may_write.wait(30)
+        extend(path, after, content)
+
+    monkeypatch.setattr(home, "_extend", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        late = threads.submit(actor.write, str(place), begun[0], [rows, rows])
+        assert is_writing.wait(30)
+        released = threads.submit(actor.release, str(place))
+        with pytest.raises(OSError, match="another process still writes"):
+            TrialFolder(place)
+        assert not released.done()
+        may_write.set()
+        released.result(30)
+        here = TrialFolder(place)
+        with contextlib.suppress(OSError):  # the second file was written before the release, or refused
+            late.result(30)
+    here.rewrite([])
+    with pytest.raises(OSError, match="another process writes this trial"):
+        actor.write(str(place), begun[0], [rows])
+    assert actor.begin(str(place)) is None, "a process that sees the folder writes to it"
+    assert (place / "rounds.jsonl").read_bytes() == b""
+    here.close()
+    assert actor.begin(str(place)) is not None
+
+
+def test_the_log_stays_the_file_that_is_held(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_folder, "LOCK_SECONDS", 0.0)
+    place, actor = run_folder / "trials" / "0000", Home([str(run_folder)], [], None)
+    begun = actor.begin(str(place))
+    assert begun is not None
+    actor.write(str(place), begun[0], [Sent("log.txt", None, b"line\n")])
+    with pytest.raises(OSError, match="another process still writes"):
+        TrialFolder(place)
+    assert (place / "log.txt").read_bytes() == b"line\n"
 
 
 def test_a_data_set_that_a_machine_lacks_is_sent_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
