@@ -95,9 +95,11 @@ def test_a_search_is_told_from_another_where_intervals_do_not_meet(theirs: list[
 @pytest.mark.parametrize(("claim", "word"), [(0.1, "reached"), (0.11, "missed")])
 def test_claims_where_there_is_nothing_to_gain_are_judged(claim: float, word: str) -> None:
     found = two([0.2] * 3, optuna_a=[0.2] * 3)
-    found["tables"] |= results({page.NULL[0]: {"fedtune-1": one([0.2] * 3, claim=0.04)}})["tables"]
+    ours = {"fedtune-1": one([0.2] * 3, claim=0.04), "fedtune-1-confirmed-36": one([0.2] * 3, claim=0.05)}
+    found["tables"] |= results({page.NULL[0]: ours})["tables"]
     found["tables"] |= results({page.NULL[1]: {"fedtune-race": one([0.2] * 3, claim=claim)}})["tables"]
     text = page.markdown(found)
+    assert f"| `{page.NULL[0]}` | `fedtune search` | 100 | – | – | 5 (4 to 6) % |" in text, "after its confirmation"
     assert f"4 to {100 * claim:.0f} % of our searches claim a gain; the goal, at most 10 %, is {word}." in text
     assert f"| `{page.NULL[0]}` | `fedtune search --no-confirm` | 100 | {' | '.join(['4 (3 to 5) %'] * 3)} |" in text
     assert f"`{page.NULL[0]}`, " not in text, "null tables stand in no other table"
