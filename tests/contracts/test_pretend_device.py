@@ -29,6 +29,7 @@ from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretendi
 from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
 from trainables import models, registry
+from trainables.building_blocks import losses
 from trainables.kernels import convolution, distances, normalisation, pooling, upsampling
 from trainables.simulation import checkpoint, client_files, federated_data
 from trainables.simulation.cuda_graphs import Graphs
@@ -51,10 +52,13 @@ EXECUTED = [
 def same_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU computes by PyTorch's own kernels, as other devices do; images moved to the device are forgotten."""
     monkeypatch.setattr(pooling, "FEWEST", 1 << 30)
-    monkeypatch.setattr(distances, "_CACHED", 1 << 60)
+    monkeypatch.setattr(losses, "mean_squares", distances.plain)
     monkeypatch.setattr(normalisation, "_after_pooling", lambda *_: False)
     monkeypatch.setattr(convolution.Convolution, "forward", nn.Conv2d.forward)
     monkeypatch.setattr(upsampling.Upsampling, "forward", nn.ConvTranspose2d.forward)
+    monkeypatch.setattr(
+        upsampling.Enlarging, "forward", lambda self, x: upsampling.plain_enlarging(x, self.weight, self.bias)
+    )
     yield
     federated_data._MOVED.clear()
 
