@@ -37,8 +37,8 @@ MISSING = {
     "peers": "Not measured here. `make bench-peers` installs Flower and pfl-research into their own environments "
     "and runs the same work side by side.",
     "pfllib": "Not measured here. `PFLLIB=FOLDER make bench-peers` measures it, with PFLlib cloned into that folder.",
-    "gpu": "No GPU was at hand: the figures for LeNet-5 and the CNN at 1, 2, 4, 8 and 16 trials per GPU are "
-    "missing. `make bench-gpu` measures them.",
+    "gpu": "No GPU was at hand: the figures for 1, 4, 16 and 64 trials per GPU, for precisions, recorded servers and MPS "
+    "are missing. `make bench-gpu` measures them.",
 }
 #: Where the axes of a drawing begin.
 LEFT, TOP = 70, 34

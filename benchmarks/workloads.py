@@ -6,8 +6,9 @@ and `describe()`.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 
@@ -52,11 +53,18 @@ class Rounds:
     in every round, and the accuracies of all seeds."""
 
     def __init__(
-        self, method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)
+        self,
+        method: str,
+        values: Mapping[str, Any],
+        rounds: int = 1,
+        device: str = "cpu",
+        seeds: Sequence[int] = (0,),
+        begin: Callable[..., Any] | None = None,
     ) -> None:
         from trainables.simulation.replicates import Replicates
 
-        self.trial, self.rounds = Replicates(method, values, seeds, device=device), rounds
+        self.trial = (begin or Replicates)(method, values, seeds, device=device)
+        self.rounds = rounds
         self.row: dict[str, Any] = {}
         self.rows: list[dict[str, Any]] = []
         self.split: list[dict[str, float]] = []
@@ -163,29 +171,92 @@ def bare_trials(trials: int, rounds: int, products: int) -> Unit:
 
 
 class GpuRounds(Rounds):
-    """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done."""
+    """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done. In tests it may be the device
+    that pretends to be one (`tests/pretend_device.py`)."""
 
-    def __init__(self, values: Mapping[str, Any], share: float) -> None:
+    def __init__(
+        self, method: str, values: Mapping[str, Any], share: float, device: str, rounds: int, seeds: Sequence[int]
+    ) -> None:
         from trainables.worker import process
 
-        process.use_gpu(share)
-        super().__init__("fedavg", values, device="cuda")
+        self.is_cuda = device == "cuda"
+        if self.is_cuda:
+            process.use_gpu(share)
+            super().__init__(method, values, rounds, device, seeds)
+            return
+        from tests.contracts.test_pretend_device import started
+
+        with self._there():
+            super().__init__(method, values, rounds, device, seeds, begin=started)
+
+    def _there(self) -> contextlib.AbstractContextManager[Any]:
+        if self.is_cuda:
+            return contextlib.nullcontext()
+        from tests.pretend_device import pretending
+
+        return pretending()
 
     def run(self) -> None:
         import torch
 
-        super().run()
-        torch.cuda.synchronize()
+        with self._there():
+            super().run()
+        if self.is_cuda:
+            torch.cuda.synchronize()
 
     def describe(self) -> dict[str, Any]:
         import torch
 
-        return super().describe() | {"gpu_mib": torch.cuda.max_memory_reserved() / 2**20}
+        reserved = torch.cuda.max_memory_reserved() if self.is_cuda else 0
+        with self._there():
+            return super().describe() | {"gpu_mib": reserved / 2**20}
 
 
-def gpu_rounds(values: Mapping[str, Any], share: float) -> Unit:
-    """FedAvg rounds on a GPU."""
-    return GpuRounds(values, share)
+def gpu_rounds(
+    method: str,
+    values: Mapping[str, Any],
+    share: float = 1.0,
+    device: str = "cuda",
+    rounds: int = 1,
+    seeds: Sequence[int] = (0,),
+) -> Unit:
+    """Whole rounds of a method on a GPU."""
+    return GpuRounds(method, values, share, device, rounds, seeds)
+
+
+class Peak:
+    """A product of two square matrices in each precision: 10¹² operations a second, the best of five."""
+
+    def __init__(self, device: str, precisions: Sequence[str], side: int) -> None:
+        self.device, self.precisions, self.side = device, precisions, side
+        self.peaks: dict[str, float] = {}
+
+    def run(self) -> None:
+        import torch
+
+        from trainables.models.precision import arithmetic
+
+        is_cuda = self.device == "cuda"
+        for precision in self.precisions:
+            kind = torch.bfloat16 if precision == "bf16" else torch.float32
+            one = torch.ones(self.side, self.side, dtype=kind, device=self.device if is_cuda else "cpu")
+            best = float("inf")
+            with arithmetic(precision):
+                for _ in range(5):
+                    started = time.perf_counter()
+                    one @ one
+                    if is_cuda:
+                        torch.cuda.synchronize()
+                    best = min(best, time.perf_counter() - started)
+            self.peaks[precision] = 2 * self.side**3 / best / 1e12
+
+    def describe(self) -> dict[str, Any]:
+        return {"peaks": self.peaks}
+
+
+def peak(device: str, precisions: Sequence[str], side: int) -> Unit:
+    """What the device can do, measured."""
+    return Peak(device, precisions, side)
 
 
 def plain_rounds(method: str, values: Mapping[str, Any], rounds: int = 1) -> Unit:

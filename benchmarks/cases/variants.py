@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from benchmarks import arithmetic
 from benchmarks.cases.client_round import federation
 from benchmarks.fingerprint import apart
 from benchmarks.measure import Arm, Processes, interleave, ratio, say
@@ -67,37 +68,9 @@ def run(quick: bool) -> Case:
             ],
         )
     if any("precision" in changed for _, changed in chosen):
-        accuracy(case, quick)
+        most = 2 if quick else 3
+        compared = [(m, v | {"rounds": 2} if quick else v) for m, v in ACCURACY[: 1 if quick else 2]]
+        arithmetic.judge(case, compared, ("bf16",), "cpu", most=most)
     else:
         case.notes.append("There was no bf16 to compare accuracies with.")
     return case
-
-
-def accuracy(case: Case, quick: bool) -> None:
-    """Final test accuracy in fp32 and bf16 on digits, seed by seed."""
-    rows = []
-    for method, values in ACCURACY[: 1 if quick else 2]:
-        rounds = 2 if quick else values["rounds"]
-        found: dict[str, list[float]] = {}
-        with Processes(f"variants, accuracy of {method}") as processes:
-            for precision in ("fp32", "bf16"):
-                changed = values | {"rounds": rounds, "precision": precision}
-                processes.start(
-                    precision,
-                    Arm("rounds", {"method": method, "values": changed, "rounds": rounds, "seeds": [0, 1, 2]}),
-                )
-                processes.run([precision])
-                found[precision] = processes.describe(precision)["accuracies"]
-        apart = [b - a for a, b in zip(found["fp32"], found["bf16"], strict=True)]
-        rows.append(
-            [
-                f"{method}, {rounds} rounds",
-                *(f"{100 * statistics.mean(v):.2f} ± {100 * statistics.stdev(v):.2f}" for v in found.values()),
-                " ".join(f"{100 * d:+.2f}" for d in apart),
-            ]
-        )
-    case.table(
-        "Accuracy on digits' test set, %, three seeds",
-        ("method", "fp32, mean ± std", "bf16, mean ± std", "bf16 minus fp32, by seed"),
-        rows,
-    )

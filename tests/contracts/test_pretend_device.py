@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -63,10 +63,10 @@ def same_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     federated_data._MOVED.clear()
 
 
-def started(name: str, values: dict[str, Any], device: str) -> Replicates:
+def started(name: str, values: dict[str, Any], seeds: Sequence[int], device: str) -> Replicates:
     """The trial before its first round. CUDA graphs need CUDA: here the device records, and a processor loops."""
     graph = values.get("executor") == "graph"
-    trial = Replicates(name, values | ({"executor": "loop"} if graph else {}), [3], device=device)
+    trial = Replicates(name, values | ({"executor": "loop"} if graph else {}), seeds, device=device)
     for simulation in trial.simulations if graph and device == DEVICE else ():
         simulation.graphs = Graphs(simulation.config, record) if name in STACKED else None
         simulation.fed = replace(simulation.fed, record=record)
@@ -105,8 +105,8 @@ def on(device: torch.device, value: Any) -> Any:
 def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path) -> Seen:
     """Two rounds on the device are those of a CPU: records, states of server and clients."""
     with pretending() as seen:
-        rows, state = two_rounds(partial(started, name, values, DEVICE), folder / "device")
-    expected, kept = two_rounds(partial(started, name, values, "cpu"), folder / "cpu")
+        rows, state = two_rounds(partial(started, name, values, [3], DEVICE), folder / "device")
+    expected, kept = two_rounds(partial(started, name, values, [3], "cpu"), folder / "cpu")
     assert rows == expected
     assert same(state, kept)
     assert seen.operations > 100
@@ -148,12 +148,12 @@ def test_recorded_steps_of_a_server_are_the_steps_themselves(
 
     values = values_for(name, toy, **SMALL | STEPS | more)
     with pretending():
-        device = started(name, values, DEVICE)
+        device = started(name, values, [3], DEVICE)
         (simulation,) = device.simulations
         simulation.fed = replace(simulation.fed, record=counted)
         rows = [untimed(row) for _ in range(2) for row in device.step()]
         state = on(CPU, simulation.progress.state)
-    plain = started(name, values, "cpu")
+    plain = started(name, values, [3], "cpu")
     assert rows == [untimed(row) for _ in range(2) for row in plain.step()]
     assert same(vars(state), vars(plain.simulations[0].progress.state))
     assert len(seen) == 2 * graphs
@@ -292,7 +292,7 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
     load = checkpoint.load
     monkeypatch.setattr(checkpoint, "load", lambda path, device: load(path))
     with pretending(), pytest.raises(MixedDevices, match="of cpu beside tensors of pretend"):
-        two_rounds(partial(started, "dhf", values_for("dhf", toy, **SMALL), DEVICE), tmp_path / "device")
+        two_rounds(partial(started, "dhf", values_for("dhf", toy, **SMALL), [3], DEVICE), tmp_path / "device")
 
 
 # --- what the processor waits for ------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ MOST_BY_STEP = 4
 def second_round(name: str, values: dict[str, Any]) -> tuple[Seen, int, int]:
     """What a second round waits for, and how many models it measures: of the server, of each client."""
     with pretending():
-        trial = started(name, values, DEVICE)
+        trial = started(name, values, [3], DEVICE)
         trial.step()
         with pretending() as seen:
             trial.step()
