@@ -18,7 +18,17 @@ from torch import Tensor
 
 from tests.contracts.test_executors import NEEDED, exact_round, wide
 from tests.contracts.test_methods import CPU, same, values_for
-from tests.contracts.test_pretend_device import EXECUTED, SMALL, of_size, on, options, two_rounds, with_option
+from tests.contracts.test_pretend_device import (
+    EXECUTED,
+    SERVED,
+    SMALL,
+    STEPS,
+    of_size,
+    on,
+    options,
+    two_rounds,
+    with_option,
+)
 from tests.exact import MARGIN, assert_as_exact, distance
 from tests.float64 import in_float64, to_float32, to_float64
 from tests.toy import write_toy
@@ -48,6 +58,12 @@ def as_trials_compute() -> Iterator[None]:
 @pytest.mark.parametrize(("name", "executor"), EXECUTED)
 def test_every_method_and_executor_is_as_exact_as_on_a_processor(name: str, executor: str, toy: Path) -> None:
     assert_as_exact_as_a_processor(name, values_for(name, toy, **SMALL, **NEEDED.get(name, {})), executor)
+
+
+@pytest.mark.parametrize(("name", "more"), [(name, more) for name, more, _ in SERVED], ids=str)
+def test_recorded_steps_of_a_server_are_as_exact_as_on_a_processor(name: str, more: dict[str, Any], toy: Path) -> None:
+    values = values_for(name, toy, **SMALL | STEPS | more)
+    assert_as_exact_as_a_processor(name, values, "graph")
 
 
 def assert_as_exact_as_a_processor(name: str, values: dict[str, Any], executor: str) -> None:
