@@ -73,3 +73,13 @@ def test_an_empty_file_is_told(tmp_path: Path) -> None:
     (tmp_path / run_folder.STUDY).touch()
     with pytest.raises(UserError, match="is empty"):
         read_study(tmp_path / run_folder.STUDY)
+
+
+def test_trials_share_the_numbers_of_those_that_ran_beside_them(tmp_path: Path) -> None:
+    """A thousand of them for each trial are most of what a wide search takes in memory."""
+    made = optuna.create_study(storage=journal(tmp_path))
+    for _ in range(2):
+        made.add_trial(create_trial(value=0.5, user_attrs={run_folder.BESIDE: [*range(1000, 2000)]}))
+    one, other = (trial.user_attrs[run_folder.BESIDE] for trial in read_study(tmp_path / run_folder.STUDY)[1])
+    assert one == other == [*range(1000, 2000)]
+    assert all(a is b for a, b in zip(one, other, strict=True))
