@@ -7,8 +7,10 @@ and `describe()`.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -95,6 +97,42 @@ def rounds(
 ) -> Unit:
     """Whole rounds of a method."""
     return Rounds(method, values, rounds, device, seeds)
+
+
+class SavedRounds(Rounds):
+    """Rounds with a checkpoint after each. `describe` has also, of each: its seconds (`round`), those of its checkpoint
+    (`seconds`), and the MB that were `written` and then `kept`."""
+
+    def __init__(self, method: str, values: Mapping[str, Any]) -> None:
+        from trainables.worker.trial_folder import TrialFolder
+
+        super().__init__(method, values)
+        self._made = tempfile.TemporaryDirectory(prefix="fedtune-bench-")
+        self._folder = TrialFolder(Path(self._made.name) / "trials" / "0000")
+        self.saved: list[dict[str, float]] = []
+
+    def run(self) -> None:
+        started = time.perf_counter()
+        super().run()
+        self._folder.append(self.rows)
+        ended, before = time.perf_counter(), self._files()
+        self._folder.save_checkpoint(self.trial, last=True)
+        saved, after = time.perf_counter(), self._files()
+        new = [size for file, size in after.items() if file not in before]
+        of = {"written": sum(new) / 1e6, "kept": sum(after.values()) / 1e6}
+        self.saved.append({"round": ended - started, "seconds": saved - ended, **of})
+
+    def _files(self) -> dict[tuple[str, int, int], int]:
+        found = [(path.name, path.stat()) for path in self._folder.path.iterdir()]
+        return {(name, stat.st_ino, stat.st_mtime_ns): stat.st_size for name, stat in found}
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"saved": self.saved}
+
+
+def saved_rounds(method: str, values: Mapping[str, Any]) -> Unit:
+    """Whole rounds of a method with a checkpoint after each, in a trial's folder."""
+    return SavedRounds(method, values)
 
 
 class Beside:

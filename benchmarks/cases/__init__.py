@@ -13,6 +13,8 @@ ORDER = (
     "scaling",
     "slots",
     "home",
+    "memory",
+    "clients",
 )
 #: What the page shows after these, if it was measured: `make bench-peers` and `make bench-gpu`.
 OTHERS = ("peers", "pfllib", "gpu")

@@ -31,11 +31,13 @@ CHECKPOINT = 11 * 4 * 61_706
 class Heavy(Standin):
     """A stand-in whose checkpoint has a federation's size."""
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path) -> tuple[str, ...]:
         Path(path).write_bytes(f"{self.round}\n".encode().ljust(CHECKPOINT, b"\0"))
+        return ()
 
-    def load(self, path: str | Path) -> None:
+    def load(self, path: str | Path) -> tuple[str, ...]:
         self.round = int(Path(path).read_bytes().partition(b"\n")[0])
+        return ()
 
 
 class Machine:

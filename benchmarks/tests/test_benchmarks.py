@@ -46,7 +46,9 @@ def benchmarks(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.skipif(not any(map(shutil.which, pages.BROWSERS)), reason="no Chromium here")
 def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
-    done = benchmarks(tmp_path, "run", "--quick", "client_round", "methods", "two_cores", "variants", "pages")
+    done = benchmarks(
+        tmp_path, "run", "--quick", "client_round", "methods", "two_cores", "variants", "pages", "clients"
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "quick.json").read_text())["cases"]
     assert all(case["quick"] and case["machine"]["cores"] >= 1 for case in found.values())
@@ -61,6 +63,10 @@ def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
     sizes = ((20, 2), (20, 16), (40, 2))
     assert [row[0] for row in rows["pages"]] == [f"{t} trials of 5 rounds, {n} parameters" for t, n in sizes]
     assert all(value > 0 for row in rows["pages"] for value in row[1:])
+    saved, dealt, read = (table["rows"] for table in found["clients"]["tables"])
+    assert all(0 < row[4] <= row[5] for row in saved), "two of four clients are written again"
+    assert len(dealt) == 6 and all(row[3] == "refused" or int(row[3]) >= 10 for row in dealt)
+    assert read[0][:2] == [200, 3]
     text = (tmp_path / "quick" / "performance.md").read_text()
     assert "## FedAvg round, one thread" in text and "| LeNet-5 | 2 × 2 × 64 | plain |" in text
     assert not (tmp_path / "results.json").exists(), "a try is kept apart from figures"

@@ -1,0 +1,37 @@
+"""What memory a federation takes as it has more clients, and where these keep something."""
+
+from __future__ import annotations
+
+from benchmarks.cases.client_round import federation
+from benchmarks.measure import Arm, Processes, interleave
+from benchmarks.results import Case, Goal
+
+TITLE = "Memory"
+TEXT = """
+ResNet-18 (11 million weights, 43 MiB), one step of 16 images a client, all clients in every round. FedAvg's server needs sums alone, and SCAFFOLD's
+clients keep a control as large as the model from round to round. After two rounds: the process's proportional set size, and the most resident memory
+that it had. A checkpoint is written after every round, as in a search; what it has of long states is mapped from there.
+"""
+#: Method and how many clients.
+FEDERATIONS = (("fedavg", 5), ("fedavg", 20), ("fedavg", 40), ("scaffold", 5), ("scaffold", 20))
+
+
+def run(quick: bool) -> Case:
+    case = Case("memory", TITLE, TEXT, quick=quick)
+    lines, most = [], {}
+    for method, clients in (("fedavg", 2), ("scaffold", 2)) if quick else FEDERATIONS:
+        name = f"{method}, {clients} clients"
+        values, _ = federation("lenet5" if quick else "resnet18", 32, 3, clients, 1, 64 if quick else 16)
+        with Processes(f"memory, {name}") as processes:  # one after the other: they share a machine's memory
+            processes.start(name, Arm("saved_rounds", {"method": method, "values": values}))
+            interleave(processes, {name: [name]}, repeats=2, drop=0)
+            found = processes.describe(name)["memory"]
+        most[method, clients] = found["peak"]
+        lines.append([method, clients, found["pss"], found["peak"]])
+    case.table("Memory of a process", ("method", "clients", "PSS, MiB", "most resident, MiB"), lines)
+    if not quick:
+        more = 100 * most["fedavg", 40] / most["fedavg", 5] - 100
+        case.goals.append(
+            Goal("FedAvg with ResNet-18: 40 clients over 5, most memory", 10.0, more, least=False, unit=" %")
+        )
+    return case
