@@ -18,6 +18,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,11 +50,16 @@ def new_folder(path: Path) -> tuple[int, Path]:
 
 
 @contextlib.contextmanager
-def temporary_folder(name: str) -> Iterator[tuple[Path, int]]:
+def temporary_folder(name: str, *, quiet: float = 0.0) -> Iterator[tuple[Path, int]]:
     """A folder of this user alone among the machine's temporary files, and the descriptor that holds it; removed when
-    the block ends. Those of the same `name` that killed processes left are removed before. Raises `OSError`."""
+    the block ends. Those of the same `name` that killed processes left are removed before, once nothing was written to
+    their files for so many seconds. Raises `OSError`."""
     place = Path(tempfile.gettempdir())
-    clear(place, lambda found: found == name, folders=_is_private)
+    clear(
+        place,
+        lambda found: found == name,
+        folders=lambda folder: _is_private(folder) and (not quiet or _age(folder) > quiet),
+    )
     held, made = _new(place / name, lambda path: _made_folder(path, 0o700))
     try:
         yield made, held
@@ -64,6 +70,11 @@ def temporary_folder(name: str) -> Iterator[tuple[Path, int]]:
 
 def _is_private(folder: Path) -> bool:
     return not stat.S_IMODE(folder.lstat().st_mode) & 0o077
+
+
+def _age(folder: Path) -> float:
+    """Seconds since something was written there."""
+    return time.time() - max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
 
 
 def clear(folder: Path, wanted: Callable[[str], bool], *, folders: Callable[[Path], bool] | None = None) -> None:

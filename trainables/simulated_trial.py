@@ -42,10 +42,10 @@ class SimulatedTrial:
     to tell and, with `done`, also `ending`.
 
     ask: calls a method of an actor: by its name, the method's name, and what it is given. Raises what that raises, and
-    `OSError` where the actor cannot be reached."""
+    `OSError` where the actor cannot be reached. node: Ray's name for this machine, empty where no Ray runs."""
 
-    def __init__(self, ask: Callable[..., Any]) -> None:
-        self._ask = ask
+    def __init__(self, ask: Callable[..., Any], node: str = "") -> None:
+        self._ask, self._node = ask, node
         self._simulation: Any = None
         self._folder: TrialFolder | None = None
         process.keep_memory()
@@ -124,7 +124,7 @@ class SimulatedTrial:
         ask = functools.partial(self._ask, there.home)
         if "dataset" in job.values and job.simulate is None:
             home.bring(ask, str(job.values["dataset"]), job.data_dir)
-        return home.SentFolder(ask, job.folder)
+        return home.SentFolder(ask, job.folder, self._node)
 
     @property
     def _tests_at_end(self) -> bool:

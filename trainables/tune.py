@@ -120,7 +120,8 @@ class Trial(tune.Trainable):
     _hosted: SimulatedTrial | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
-        self._hosted = SimulatedTrial(_ask)
+        # (Where no Ray runs, to ask for a machine's name would start one.)
+        self._hosted = SimulatedTrial(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

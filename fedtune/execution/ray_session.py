@@ -249,7 +249,8 @@ class TuneSession:
             part, own = self.queue.at(number)
             folder = part.folder / run_folder.trial_folder(own)
             if self._home is not None:
-                cluster.release(self._home, str(folder))
+                with contextlib.suppress(OSError):  # a full disk is told by what is written next
+                    cluster.release(self._home, folder)
             died = self._retries.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
             ending = Ending("interrupted", died.round, "its process died")
         if ending is None:

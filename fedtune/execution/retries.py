@@ -12,6 +12,7 @@ took. No trial is scored by that, and the search ends with a sentence.
 
 Ray says that a process is gone, and not by which signal. One that crashes in native code (SIGSEGV, SIGABRT, SIGFPE)
 still writes a line to the trial's log, as Python's `faulthandler` sees to (`trainables.worker.process.tell_crashes`).
+On a machine that does not see the run directory the log is another file, of which `cluster.release` brings the end.
 Where memory ran out it was ended by Ray, whose error says so, or by the system, which counts whom it ended. A process
 that `kill` ended leaves nothing of the kind; nor does one that a bus error or an illegal instruction ended, which come
 of the disk or of the processor.

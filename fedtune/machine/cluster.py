@@ -22,7 +22,9 @@ from fedtune.machine import mps, resources
 from fedtune.machine.private_ray import QUIET, private_folder, sigterm_as_before, started, with_the_users_token
 from fedtune.machine.resources import Machine
 from fedtune.record.run_directory import absolute
+from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.run_folder import LOG
 
 #: Set before Ray is imported; each is explained by what it switches off.
 ENVIRONMENT = {
@@ -54,6 +56,8 @@ KIND = "accelerator_type:"
 CONNECT, JOIN = 3.0, 24.0
 #: Seconds for a file that is being written for another machine.
 RELEASE = 60.0
+#: Seconds for the end of a log, of which a process has to be started on its machine.
+ANSWER = 20.0
 #: What the process does that tries to join. It asks the cluster a question before: a wrong token is refused at once
 #: there, and after 20 s by Ray's own way of joining, which does not say why.
 _TRY = """
@@ -210,14 +214,22 @@ def run_home(name: str, runs: Sequence[str], datasets: Sequence[str], data_dir: 
     return options.remote(list(runs), list(datasets), data_dir, os.environ.get("FEDTUNE_CACHE"))
 
 
-def release(home: Any, folder: str) -> None:
+def release(home: Any, folder: Path) -> None:
     """Lets the actor write no more to the folder of a trial whose process is gone, not even what it was sent before. It
-    waits for that, so that it cannot meet the process which goes on with the trial."""
+    waits for that, so that it cannot meet the process which goes on with the trial.
+
+    What the process last wrote to its log, as it does when it crashes, is brought home where its machine answers.
+    Raises `OSError` where the disk refuses."""
     import ray
 
     api: Any = ray  # parts of it are not typed
-    with contextlib.suppress(ray.exceptions.RayError):  # it is lost, and its trials will say so
-        api.get(home.release.remote(folder), timeout=RELEASE)
+    with contextlib.suppress(ray.exceptions.RayError):  # the actor is lost, and its trials will say so; or the machine
+        at = api.get(home.release.remote(str(folder)), timeout=RELEASE)
+        there = next((node for node in nodes() if at is not None and node.id == at[0]), None)
+        if there is not None:
+            with os.fdopen(files.open_plain(folder / LOG, os.O_WRONLY | os.O_APPEND), "ab") as log:
+                asked = inspector(there).rest.remote(f"{at[1]}/{LOG}", log.seek(0, os.SEEK_END))
+                log.write(api.get(asked, timeout=ANSWER))
 
 
 def slot_map(cpus: float, gpus: float) -> list[Slots]:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 #: Seconds after which a shared disk shows one machine what another has written.
 SHARED = 5.0
+#: Bytes of a file that are read at most.
+MOST = 1 << 20
 
 
 class Inspector:
@@ -75,3 +77,12 @@ class Inspector:
     def sees(self, folders: Sequence[str]) -> list[str]:
         """Those of `folders` that are there."""
         return [folder for folder in folders if os.path.isdir(folder)]
+
+    def rest(self, path: str, after: int) -> bytes:
+        """What is in a file from this byte on, up to `MOST` bytes; nothing where it cannot be read."""
+        try:
+            with open(path, "rb") as file:
+                file.seek(after)
+                return file.read(MOST)
+        except OSError:
+            return b""

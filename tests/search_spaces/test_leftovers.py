@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,11 @@ def test_a_temporary_folder_is_private_and_goes_in_the_end_or_with_the_next(
         with leftovers.temporary_folder("mine") as (second, _):
             assert folder.exists() and second != folder, "it is held"
     assert names(tmp_path) == kept
+    (tmp_path / f".mine.{HEX}.tmp").mkdir(mode=0o700)
+    file = tmp_path / f".mine.{HEX}.tmp" / "file"
+    for age, there in ((5.0, True), (70.0, False)):
+        file.touch()
+        for path in (file, file.parent):
+            os.utime(path, (0, time.time() - age))
+        with leftovers.temporary_folder("mine", quiet=60.0):
+            assert file.exists() is there, f"last written {age:.0f} s ago"

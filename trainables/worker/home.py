@@ -42,6 +42,8 @@ GROWING = (ROUNDS, LOG)
 _ONE_WAY = ("model-", "clients-")
 #: Bytes of a data set that are sent at a time.
 PIECE = 1 << 24
+#: Seconds for which the files of a process that died are kept where it ran.
+QUIET = 120.0
 
 
 class Sent(NamedTuple):
@@ -52,6 +54,16 @@ class Sent(NamedTuple):
     after: int | None
     #: None where the file was removed.
     content: bytes | None
+
+
+class Hold(NamedTuple):
+    """Who may write to a trial's folder."""
+
+    number: int
+    #: The trial's log, which keeps processes of this machine away from the folder.
+    log: io.TextIOBase
+    #: Ray's name for its machine, and the folder there, where that is known.
+    at: tuple[str, str] | None
 
 
 class Home:
@@ -67,8 +79,7 @@ class Home:
         if cache is not None:
             os.environ["FEDTUNE_CACHE"] = cache
         self._runs, self._datasets, self._data_dir = set(runs), set(datasets), data_dir
-        #: By folder: the number of its holder, and its log, which keeps processes of this machine away from it.
-        self._holders: dict[str, tuple[int, io.TextIOBase]] = {}
+        self._holders: dict[str, Hold] = {}
         self._begun = 0
         #: By folder: held while one of its files is written, so that nobody begins in between.
         self._writing: dict[str, threading.Lock] = {}
@@ -76,7 +87,7 @@ class Home:
         self._prepared: dict[str, Path] = {}
         self._changing = threading.Lock()
 
-    def begin(self, folder: str) -> tuple[int, dict[str, bytes]] | None:
+    def begin(self, folder: str, at: tuple[str, str] | None = None) -> tuple[int, dict[str, bytes]] | None:
         """What is in a trial's folder but its models, by name; until `release` only the holder of this number may write
         to it. None while there is another holder, or a process that sees the folder writes to it. Raises `OSError`."""
         place = self._place(folder)
@@ -85,7 +96,7 @@ class Home:
                 return None
             self._begun += 1
             holder = self._begun
-            self._holders[folder] = holder, log
+            self._holders[folder] = Hold(holder, log, at)
             self._writing.setdefault(folder, threading.Lock())
         try:
             with self._writing[folder]:
@@ -101,21 +112,24 @@ class Home:
             if _comes_home(path.name) and not path.name.startswith(_ONE_WAY)
         }
 
-    def release(self, folder: str, holder: int | None = None) -> None:
+    def release(self, folder: str, holder: int | None = None) -> tuple[str, str] | None:
         """Lets this holder of a trial's folder, or whoever holds it, write to it no more, also what it sent before.
-        Only then can another process begin the trial."""
+        Only then can another process begin the trial. Returns where the holder has its files, if that is known."""
         with self._writing.get(folder, self._changing):  # a file that is being written is written to its end
-            number, log = self._holders.get(folder, (None, None))
-            if log is not None and holder in (None, number):
-                del self._holders[folder]
-                log.close()
+            hold = self._holders.get(folder)
+            if hold is None or holder not in (None, hold.number):
+                return None
+            del self._holders[folder]
+            hold.log.close()
+            return hold.at
 
     def write(self, folder: str, holder: int, sent: Sequence[Sent]) -> None:
         """Writes what was sent, in its order. Raises `OSError` where the disk refuses, or another process writes."""
         place = self._place(folder)
         for name, after, content in sent:
             with self._writing.get(folder, self._changing):
-                if self._holders.get(folder, (None,))[0] != holder:
+                hold = self._holders.get(folder)
+                if hold is None or hold.number != holder:
                     raise OSError(errno.EBUSY, "another process writes this trial", folder)
                 if Path(name).name != name or not _comes_home(name):
                     raise OSError(errno.EACCES, "a trial has no such file", f"{folder}/{name}")
@@ -171,17 +185,17 @@ def _extend(path: Path, after: int, content: bytes) -> None:
 
 class SentFolder(TrialFolder):
     """The folder of a trial on a machine that does not see it: a folder here, which is kept equal to that at home until
-    `close`. ask: the actor; folder: where the trial's folder is there.
+    `close`. ask: the actor; folder: where the trial's folder is there; node: Ray's name for this machine.
 
     Raises `OSError` where either folder refuses, or home cannot be reached."""
 
-    def __init__(self, ask: Ask, folder: str) -> None:
+    def __init__(self, ask: Ask, folder: str, node: str = "") -> None:
         self._ask, self._folder = ask, folder
         with contextlib.ExitStack() as left:
-            self._holder, held = _begun(ask, folder)
+            # Those of processes that were killed are removed before, but not at once: the driver asks for their logs.
+            place, _ = left.enter_context(leftovers.temporary_folder("fedtune-trial", quiet=QUIET))
+            self._holder, held = _begun(ask, folder, (node, str(place)))
             left.callback(ask, "release", folder, self._holder)
-            # Those of processes that were killed are removed before.
-            place, _ = left.enter_context(leftovers.temporary_folder("fedtune-trial"))
             for name, content in held.items():
                 files.replace(place / name, content)
             #: What is at home: by name which file here it was when it was sent, and its length.
@@ -239,10 +253,10 @@ class SentFolder(TrialFolder):
         return Sent(name, None, content)
 
 
-def _begun(ask: Ask, folder: str) -> tuple[int, dict[str, bytes]]:
+def _begun(ask: Ask, folder: str, at: tuple[str, str]) -> tuple[int, dict[str, bytes]]:
     """Begins a trial, as soon as no other process holds its folder."""
     deadline = time.monotonic() + LOCK_SECONDS
-    while (found := ask("begin", folder)) is None:
+    while (found := ask("begin", folder, at)) is None:
         if time.monotonic() > deadline:
             raise OSError(errno.EBUSY, "another process still writes this trial", folder)
         time.sleep(0.2)

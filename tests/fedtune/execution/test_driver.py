@@ -214,6 +214,20 @@ def test_a_process_that_keeps_crashing_is_one_failed_trial(conduct: Conduct, tmp
     assert attributes["error"] == "Its process died 3 times by a crash in native code, each time after round 0."
 
 
+def test_a_crash_on_a_machine_that_sends_home_is_told_there_too(
+    conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the process wrote last is in a file of that machine, and was not sent."""
+    unseen = Path("/nowhere/.session-1"), tmp_path.name
+    monkeypatch.setattr(ray_session, "token", lambda folder: contextlib.nullcontext(unseen))
+    asked = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5, "address": "auto"}
+    result = conduct("run", **asked, values={"trouble": "crash always"})
+    assert result.counts == {"FAIL": 1}
+    error = StudyFile(tmp_path / "run").study.trials[0].user_attrs["error"]
+    assert error == "Its process died 3 times by a crash in native code, each time after round 0."
+    assert (tmp_path / "run/trials/0000/log.txt").read_text().count("Fatal Python error: Aborted") == 3
+
+
 def test_a_process_that_is_killed_at_the_same_round_is_no_failed_trial(conduct: Conduct, tmp_path: Path) -> None:
     """By SIGKILL, of which nothing says that the trial is to blame."""
     asked = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
