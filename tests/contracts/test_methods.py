@@ -15,6 +15,7 @@ from search_spaces.parameter import Parameter, parameters
 from trainables import registry
 from trainables.local import LocalTraining
 from trainables.params import count_bytes
+from trainables.simulation.checkpoint import to_tree
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Row, Simulation
 from trainables.wire import Upload
@@ -81,6 +82,12 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     return a == b
+
+
+def taken_up(after: Simulation, fresh: Simulation) -> None:
+    """Puts `fresh` where `after` stands, by what a checkpoint holds of it."""
+    fresh.load(after.save())
+    fresh.take({key: to_tree(held) for key, held in after.of_clients().items()})
 
 
 def own_parameters(name: str) -> list[Parameter]:

@@ -181,14 +181,14 @@ def to_models(config: ServerDistillation, fed: Federation, images: Tensor) -> Te
     that are taken as they are (`Federation.offset`) always mapped, to the range of the data."""
     if not config.renormalise_synthetic and fed.offset == 0:
         return images
-    mean, std = (_by_channel(v, images.device) for v in (fed.mean, fed.std))
+    mean, std = (_by_channel(v, images.device, torch.get_default_dtype()) for v in (fed.mean, fed.std))
     return ((images + 1) / 2 - mean) / std
 
 
 @functools.lru_cache(maxsize=16)
-def _by_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
+def _by_channel(values: tuple[float, ...], device: torch.device, kind: torch.dtype) -> Tensor:
     """A value for each channel, `(ch, 1, 1)`; kept, as a recorded step may bring nothing to the device."""
-    return torch.tensor(values, device=device)[:, None, None]
+    return torch.tensor(values, device=device, dtype=kind)[:, None, None]
 
 
 def moving_average(old: Params, new: Params, momentum: float) -> Params:
