@@ -3,7 +3,7 @@ against.
 
     with in_float64():
         exact = Simulation(name, values, seed, device)
-        exact.load(to_float64(loop.save()))
+        put_state(exact, to_float64(state_of(loop)))
         exact.run_round()
 
 Within, PyTorch is told at its own door (`TorchFunctionMode`) to make float64 where the code says float32 or nothing, so

@@ -10,11 +10,10 @@ import pytest
 from torch import Tensor
 
 from search_spaces.errors import UserError
-from tests.contracts.test_methods import CPU, METHODS, same, simulate, taken_up, values_for
+from tests.contracts.test_methods import CPU, METHODS, put_state, same, simulate, state_of, values_for
 from trainables import registry
 from trainables.models import is_statistic
 from trainables.simulation import attack, evaluation
-from trainables.simulation.checkpoint import to_tree
 from trainables.simulation.rounds import Simulation
 
 #: A small model with normalisation. DHF's clients, and those of methods in its federation, have models without it by
@@ -47,13 +46,12 @@ def test_two_rounds_saved_and_loaded_between_are_two_rounds(name: str, two: dict
     whole, rows = simulate(name, toy, 2, **more)
     first, begun = simulate(name, toy, 1, **more)
     second, _ = simulate(name, toy, 0, **more)
-    taken_up(first, second)
+    put_state(second, state_of(first))
     last = second.run_round()
     assert begun == rows[:1] and {key: last[key] for key in rows[1] if not key.startswith("seconds")} == {
         key: value for key, value in rows[1].items() if not key.startswith("seconds")
     }
-    assert same(whole.save(), second.save())
-    assert same(to_tree(whole.of_clients()), to_tree(second.of_clients()))
+    assert same(state_of(whole), state_of(second))
 
 
 @pytest.mark.numeric

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from search_spaces.errors import UserError
-from tests.contracts.test_methods import CPU, METHODS, untimed, values_for
+from tests.contracts.test_methods import CPU, METHODS, put_state, state_of, untimed, values_for
 from tests.exact import MARGIN, assert_as_exact
 from tests.float64 import in_float64, to_float32, to_float64
 from trainables import registry
@@ -83,10 +83,10 @@ def wide(name: str, values: dict[str, Any], seed: int = 3, device: torch.device 
 
 def start_alike(exact: Simulation, *others: Simulation) -> None:
     """The others, in float32, begin where the float64 simulation stands, rounded to float32, and so does it."""
-    start = to_float32(exact.save())
-    exact.load(to_float64(start))
+    start = to_float32(state_of(exact))
+    put_state(exact, to_float64(start))
     for other in others:
-        other.load(start)
+        put_state(other, start)
 
 
 def assert_clients_as_exact(

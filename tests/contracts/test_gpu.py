@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.contracts.test_executors import NEEDED, exact_round, wide
-from tests.contracts.test_methods import CPU, same, values_for
+from tests.contracts.test_methods import CPU, put_state, same, state_of, values_for
 from tests.contracts.test_pretend_device import (
     EXECUTED,
     SERVED,
@@ -71,10 +71,10 @@ def assert_as_exact_as_a_processor(name: str, values: dict[str, Any], executor: 
     here = Simulation(name, values | {"executor": executor}, 3, CUDA)
     plain, exact = Simulation(name, values, 3, CPU), wide(name, values)
     for _ in range(2):
-        start = to_float32(exact.save())
-        exact.load(to_float64(start))
-        plain.load(start)
-        here.load(on(CUDA, start))
+        start = to_float32(state_of(exact))
+        put_state(exact, to_float64(start))
+        put_state(plain, start)
+        put_state(here, on(CUDA, start))
         (_, ours), (_, theirs) = here.exchange(), plain.exchange()
         with in_float64() as whole:
             results, _ = exact_round(exact)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.test_methods import METHODS, same, simulate, untimed
+from tests.contracts.test_methods import METHODS, same, simulate, state_of, untimed
 from trainables import registry
 from trainables.simulation.checkpoint import to_tree
 from trainables.wire import ClientResult, OnePass
@@ -66,7 +66,7 @@ def test_clients_one_by_one_are_all_of_them_at_once(name: str, toy: Path) -> Non
         row = one.run_round()
         assert untimed(row) == untimed(all_.run_round())
         assert row["seconds"] == pytest.approx(sum(value for key, value in row.items() if key.startswith("seconds_")))
-    assert same(one.save(), all_.save())
+    assert same(state_of(one), state_of(all_))
 
 
 def test_while_a_client_trains_one_upload_is_there_at_most(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,10 +84,15 @@ def same(a: Any, b: Any) -> bool:
     return a == b
 
 
-def taken_up(after: Simulation, fresh: Simulation) -> None:
-    """Puts `fresh` where `after` stands, by what a checkpoint holds of it."""
-    fresh.load(after.save())
-    fresh.take({key: to_tree(held) for key, held in after.of_clients().items()})
+def state_of(simulation: Simulation) -> dict[str, Any]:
+    """All that a checkpoint holds of it."""
+    return {"progress": simulation.save(), "clients": to_tree(simulation.of_clients())}
+
+
+def put_state(simulation: Simulation, state: dict[str, Any]) -> None:
+    """Puts it there."""
+    simulation.load(state["progress"])
+    simulation.take(state["clients"])
 
 
 def own_parameters(name: str) -> list[Parameter]:
@@ -213,7 +218,7 @@ def test_same_seed_same_bits_and_another_seed_another_run(name: str, toy: Path) 
     first, rows = simulate(name, toy, 2)
     second, again = simulate(name, toy, 2)
     assert rows == again
-    assert same(first.save(), second.save())
+    assert same(state_of(first), state_of(second))
     other = Simulation(name, values_for(name, toy), 4, CPU)
     assert untimed(other.run_round()) != rows[0]
 
@@ -232,7 +237,7 @@ def test_four_rounds_equal_two_saved_loaded_and_two_more(name: str, toy: Path, t
     assert second.round == 2
     halves += [untimed(r) for _ in range(2) for r in second.step()]
     assert halves == rows
-    assert all(same(a.save(), b.save()) for a, b in zip(whole.simulations, second.simulations, strict=True))
+    assert all(same(state_of(a), state_of(b)) for a, b in zip(whole.simulations, second.simulations, strict=True))
 
 
 @pytest.mark.numeric
@@ -242,7 +247,7 @@ def test_functions_leave_their_arguments_alone_and_cohort_order_does_not_matter(
     m, config, fed = s.method, s.config, s.fed
     rng = fed.rng.child("round", 2)
     state = s.progress.state
-    before = copy.deepcopy(s.save()), copy.deepcopy(rng)
+    before = copy.deepcopy(state_of(s)), copy.deepcopy(rng)
 
     def work(order: list[int]) -> dict[int, Upload]:
         done = {}
@@ -269,7 +274,7 @@ def test_functions_leave_their_arguments_alone_and_cohort_order_does_not_matter(
     kept = copy.deepcopy(uploads)
     m.server(config, fed, state, uploads, rng.child("server"))
     assert all(same(a.payload, b.payload) for a, b in zip(uploads, kept, strict=True))
-    assert same(s.save(), before[0])
+    assert same(state_of(s), before[0])
 
 
 @pytest.mark.parametrize("name", METHODS)

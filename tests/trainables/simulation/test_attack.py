@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.test_methods import METHODS, simulate, taken_up, values_for
+from tests.contracts.test_methods import METHODS, put_state, simulate, state_of, values_for
 from trainables import registry
 from trainables.federation import Federation, FederationConfig
 from trainables.rng import Rng
@@ -180,6 +180,6 @@ def test_psnr_is_measured_after_the_last_round_and_only_when_asked(name: str, to
     s = Simulation(name, values_for(name, toy, rounds=2, attack_images=2, attack_steps=3), 3, CPU)
     s.run_round()
     again = Simulation(name, values_for(name, toy, rounds=2, attack_images=2, attack_steps=3), 3, CPU)
-    taken_up(s, again)
+    put_state(again, state_of(s))
     assert again.run_round()["psnr"] == rows[1]["psnr"]
     assert registry.declared(name)["attack_images"].default == 0
