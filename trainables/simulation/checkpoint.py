@@ -78,13 +78,16 @@ def save(path: Path, tree: Any, *, durable: bool = False) -> None:
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:
     """Reads a checkpoint without running any code in it. Tensors of a long file, where they belong on the processor,
-    are mapped: they take memory once they are used, and a change in place never reaches the file. Raises `ValueError`,
-    or an error of zipfile or torch, where the file is not as it was written."""
+    are mapped (on Linux): they take memory once they are used, and a change in place never reaches the file. Raises
+    `ValueError`, or an error of zipfile or torch, where the file is not as it was written."""
     with os.fdopen(open_plain(path), "rb") as file:
         with zipfile.ZipFile(file) as archive:  # torch does not look at the checksums that it writes
             if (broken := archive.testzip()) is not None:
                 raise ValueError(f"{broken} in {path} is damaged")
-        if torch.device(device).type == "cpu" and os.fstat(file.fileno()).st_size >= MAPPED:
-            return torch.load(str(path), map_location=device, weights_only=True, mmap=True)
+        # (By its descriptor: the name may have come to mean another file.)
+        opened = f"/proc/self/fd/{file.fileno()}"
+        long = os.fstat(file.fileno()).st_size >= MAPPED
+        if torch.device(device).type == "cpu" and long and os.path.exists(opened):
+            return torch.load(opened, map_location=device, weights_only=True, mmap=True)
         file.seek(0)
         return torch.load(file, map_location=device, weights_only=True)
