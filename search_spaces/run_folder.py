@@ -103,6 +103,7 @@ The study holds the objectives by round, by which trials are proposed, stopped a
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 VERSION = 1
@@ -195,6 +196,13 @@ def states(folder: Path) -> list[Path]:
     except FileNotFoundError:
         found = []
     return sorted(found, key=lambda path: number_of_states(path.name))
+
+
+def remove_states(folder: Path, needed: Collection[str] = ()) -> None:
+    """Removes what clients kept from a trial's folder, but for the files that are `needed`."""
+    for path in states(folder):
+        if path.name not in needed:
+            path.unlink(missing_ok=True)
 
 
 def trial_folder(number: int) -> str:

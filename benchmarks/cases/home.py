@@ -7,7 +7,6 @@ import functools
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -104,34 +103,22 @@ def run(quick: bool) -> Case:
 
 def _job(runs: Path, number: int, each: int, sent: bool) -> Any:
     """The job of a trial in a folder of its own."""
+    from fedtune.decisions.early_stopping import Never
     from trainables.worker.environment import Environment, Token
     from trainables.worker.job import Job
 
     folder = runs / "trials" / f"{number:04d}"
     folder.mkdir(parents=True)
     environment = Environment(token=Token(f"{runs}/.session-unseen", ""), home="home") if sent else Environment()
-    values: Mapping[str, Any] = {"rounds": ROUNDS, "momentum": 0.3}
-    simulate = functools.partial(Heavy, products=each)
-    metrics: Sequence[str] = ("val_global_accuracy",)
     return Job(
         number,
         str(folder),
         "fedavg",
-        values,
+        {"rounds": ROUNDS, "momentum": 0.3},
         (0,),
-        tuple(metrics),
+        ("val_global_accuracy",),
         (1,),
-        Unstopped(),
+        Never(),
         environment=environment,
-        simulate=simulate,
+        simulate=functools.partial(Heavy, products=each),
     )
-
-
-class Unstopped:
-    """No trial is stopped."""
-
-    def stops(self, round_: int, curve: Any) -> bool:
-        return False
-
-    def may_stop(self, round_: int) -> bool:
-        return False

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
 from fedtune.decisions import prices
-from fedtune.decisions.early_stopping import Halving, LearningCurve, Rule, Vector, value_at
+from fedtune.decisions.early_stopping import Halving, LearningCurve, Rule, Vector
 from fedtune.decisions.history import DONE, WAIT, Allocation, Answer, ByClock, History, Next
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.next_trial import configuration, next_trial
@@ -242,8 +242,9 @@ def rule(
         rung = reaches(level, own)
         if rung < grace or 3 * rung > 2 * allocation.rounds:
             continue
-        values = [_at_cost(history, level, allocation.costs[method], allocation.rounds) for method, history in known]
-        others[rung] = [value for value in values if value is not None and all(map(math.isfinite, value))]
+        ends = [(history, reaches(level, allocation.costs[method])) for method, history in known]
+        values = [history.at(min(end, allocation.rounds)) for history, end in ends]
+        others[rung] = [value for value in values if value is not None]
     return Halving.of(reduction, others)
 
 
@@ -259,12 +260,6 @@ def levels(allocation: Allocation, grace: int, reduction: int) -> list[float]:
 def reaches(level: float, cost: float) -> int:
     """The first round that reaches a cost, of a method whose round costs `cost`."""
     return max(1, math.ceil(level / cost - _ROUNDING))
-
-
-def _at_cost(history: LearningCurve, level: float, cost: float, rounds: int) -> Vector | None:
-    """What a trial had when it had cost `level`; None where it was stopped for less."""
-    round_ = min(reaches(level, cost), rounds)
-    return value_at(history.curve, round_) if history.rounds >= round_ else None
 
 
 def taught(

@@ -182,7 +182,7 @@ def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
     if folder.is_symlink() or not checkpoint.exists():
         return
     if run_folder.has_ended(folder):
-        _remove_states(folder)
+        run_folder.remove_states(folder)
         return
     if trial.state.name == "COMPLETE" and rounds_of_run(part.folder, part.experiment) is None:
         values = {**part.experiment.values, **part.space.values(trial.params)}
@@ -190,9 +190,4 @@ def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
             return
     if trial.state.is_finished():
         files.replace(checkpoint, run_folder.OVER)
-        _remove_states(folder)
-
-
-def _remove_states(folder: Path) -> None:
-    for path in run_folder.states(folder):
-        path.unlink(missing_ok=True)
+        run_folder.remove_states(folder)

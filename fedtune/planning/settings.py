@@ -133,26 +133,37 @@ def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Setting
 def _fewest_samples(values: Mapping[str, Value], data_dir: str | None) -> int | None:
     """How many samples a client has at least where the data do not suffice for the value that is there: half of an
     equal share; None where they do, or where not even one for each is there."""
-    names = ("dataset", "clients", "min_samples", "validation_fraction", "partition")
-    if not all(name in values for name in names) or values["partition"] == NATURAL:
+    from trainables.simulation.federated_data import left_to_train  # which needs PyTorch
+
+    found = _shared_out(values, data_dir)
+    if found is None or values.get("partition", NATURAL) == NATURAL:
         return None
-    name, clients, least, fraction = (values[key] for key in names[:4])
-    assert isinstance(clients, int) and isinstance(least, int) and isinstance(fraction, float)
-    there = int(_samples(str(name), data_dir) * (1 - fraction))
+    samples, clients, least, fraction = found
+    there = left_to_train(samples, fraction)
     return max(1, there // clients // 2) if clients <= there < clients * least else None
 
 
 def _validation_share(values: Mapping[str, Value], data_dir: str | None) -> float | None:
     """The share of validation data where the one that is there holds too few samples; None where it holds enough, or
     where the clients would have too few samples left."""
-    names = ("dataset", "clients", "min_samples", "validation_fraction")
-    if not all(name in values for name in names):
+    from trainables.simulation.federated_data import left_to_train
+
+    found = _shared_out(values, data_dir)
+    if found is None:
         return None
-    name, clients, least, fraction = (values[key] for key in names)
-    assert isinstance(clients, int) and isinstance(least, int) and isinstance(fraction, float)
-    samples = _samples(str(name), data_dir)
+    samples, clients, least, fraction = found
     share = min(math.ceil(100 * FEW_VALIDATED / max(samples, 1)) / 100, MORE_VALIDATED)
-    return share if share > fraction and clients * max(least, 1) <= int(samples * (1 - share)) else None
+    return share if share > fraction and clients * max(least, 1) <= left_to_train(samples, share) else None
+
+
+def _shared_out(values: Mapping[str, Value], data_dir: str | None) -> tuple[int, int, int, float] | None:
+    """Training samples, clients, the fewest samples of one, the validation share; None where one is searched or
+    none of the method's."""
+    if not all(name in values for name in ("dataset", "clients", "min_samples", "validation_fraction")):
+        return None
+    clients, least, fraction = (values[name] for name in ("clients", "min_samples", "validation_fraction"))
+    assert isinstance(clients, int) and isinstance(least, int) and isinstance(fraction, float)
+    return _samples(str(values["dataset"]), data_dir), clients, least, fraction
 
 
 def _samples(name: str, data_dir: str | None) -> int:

@@ -314,8 +314,9 @@ class Phases:
             return
         if self.fed.record is None:
             self._new_optimisers()
-        for tensor in memory(self.adam, self.sgd):
-            tensor.zero_()  # in its place: it stands in recorded steps
+        else:
+            for tensor in memory(self.adam, self.sgd):
+                tensor.zero_()  # in its place: it stands in recorded steps
 
     def _new_optimisers(self) -> None:
         c = self.config

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels import on_a_cpu
+
 #: Up to so many pixels a side. On larger maps little is padding, and the windows become a large matrix.
 _LARGEST = 2
 #: Up to so many products of channels the windows are laid into one matrix.
@@ -37,13 +39,7 @@ class Convolution(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """`(B, C, h, w)` to `(B, O, H, W)`."""
         down, right = self._starts(x.shape[2], 0), self._starts(x.shape[3], 1)
-        if (
-            not down
-            or not right
-            or x.device.type != "cpu"
-            or torch.is_autocast_enabled("cpu")
-            or torch._C._are_functorch_transforms_active()
-        ):
+        if not (down and right and on_a_cpu(x)):
             return super().forward(x)
         pixels, kernels = x.permute(0, 2, 3, 1).contiguous(), self.weight.permute(0, 2, 3, 1)
         made: Tensor = _Products.apply(pixels, kernels, down, right)

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables.kernels import on_a_cpu
+
 
 def plain(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """The reference: maps `(B, C, h, w)` and weights `(C, O, a, b)` to `(B, O, H, W)`."""
@@ -34,12 +36,7 @@ class Enlarging(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, C, h, w)` to `(B, O, 2h, 2w)`."""
-        if (
-            x.device.type != "cpu"
-            or min(x.shape[2:]) < 4
-            or torch.is_autocast_enabled("cpu")
-            or torch._C._are_functorch_transforms_active()
-        ):
+        if min(x.shape[2:]) < 4 or not on_a_cpu(x):
             return plain_enlarging(x, self.weight, self.bias)
         summed = _sums(_sums(self.weight, 2), 3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
         return F.conv_transpose2d(x, summed, self.bias, stride=2, padding=1)

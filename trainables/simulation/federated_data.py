@@ -266,7 +266,7 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
             )
         )
     needed = config.clients * max(config.min_samples, 1)
-    there = int(len(source.train_y) * (1 - config.validation_fraction))
+    there = left_to_train(len(source.train_y), config.validation_fraction)
     if needed > there:
         least = f" or --set min_samples={there // config.clients}" if there >= config.clients else ""
         problems.append(
@@ -279,6 +279,12 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
         )
     if problems:
         raise UserError(*problems)
+
+
+def left_to_train(samples: int, validation_fraction: float) -> int:
+    """How many of the training samples clients can have beside the validation share, about: it is cut class by
+    class."""
+    return int(samples * (1 - validation_fraction))
 
 
 def _natural_problems(config: FederationConfig, source: data.Dataset) -> list[str]:

@@ -42,7 +42,6 @@ from trainables.worker.rounds_jsonl import Row as Row
 #: and whether the test set was.
 GlobalMetrics = tuple[dict[str, float], list[float]]
 Remembered = tuple[tuple[tuple[str, Tensor, int], ...] | None, bool, GlobalMetrics]
-#: What a row holds of each client, on the test set.
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 
 from search_spaces import files, kept_images, leftovers
 from search_spaces.errors import EnvironmentFault
-from search_spaces.run_folder import CHECKPOINT, CONFIG, CONFUSION, LOG, PARTITION, ROUNDS, STATES, has_ended, states
+from search_spaces.run_folder import (
+    CHECKPOINT,
+    CONFIG,
+    CONFUSION,
+    LOG,
+    PARTITION,
+    ROUNDS,
+    STATES,
+    has_ended,
+    remove_states,
+)
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
 from trainables.worker.process import is_out_of_memory
@@ -84,7 +94,7 @@ class TrialFolder:
             raise EnvironmentFault("The trial has ended already, in another process.")
         if checkpoint.exists() and not over:
             self._check_partition(simulation)
-            self._remove_states(_load(simulation, checkpoint))
+            remove_states(self.path, _load(simulation, checkpoint))
             rows = rounds_jsonl.first_rows(self.path / ROUNDS, simulation.round, seeds)
         elif ended:
             raise Damaged(f"its {ROUNDS} is damaged")
@@ -102,13 +112,7 @@ class TrialFolder:
         images = [path.name for path in self.path.iterdir() if kept_images.of_name(path.name)]
         for name in (CHECKPOINT, CONFUSION, ROUNDS, *images):
             (self.path / name).unlink(missing_ok=True)
-        self._remove_states()
-
-    def _remove_states(self, needed: Collection[str] = ()) -> None:
-        """Removes what clients kept, but for the files that are `needed`."""
-        for path in states(self.path):
-            if path.name not in needed:
-                path.unlink(missing_ok=True)
+        remove_states(self.path)
 
     def _has_second_round(self, seeds: Sequence[int]) -> bool:
         """Whether more rounds were run than the first, after which there is always a checkpoint."""
@@ -150,7 +154,7 @@ class TrialFolder:
             needed = simulation.save(temporary)
             # The rows first: a power cut must not leave a checkpoint without the rounds before it.
             files.sync(self.path / ROUNDS)
-        self._remove_states(needed)
+        remove_states(self.path, needed)
         self._saved_at, self._save_cost = time.monotonic(), time.monotonic() - started
 
     def save_model(self, seed: int, params: Params, card: Card) -> None:

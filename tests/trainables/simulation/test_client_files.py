@@ -105,7 +105,7 @@ def test_a_kill_at_any_moment_changes_nothing(
         return trial
 
     go_on(2)
-    save, remove = checkpoint.save, TrialFolder._remove_states
+    save, remove = checkpoint.save, run_folder.remove_states
     with monkeypatch.context() as patch:
 
         def killed(path: Path, tree: Any, **how: Any) -> None:
@@ -113,13 +113,13 @@ def test_a_kill_at_any_moment_changes_nothing(
             if at == "states" or not run_folder.is_states(path.name):
                 raise Killed
 
-        def not_removed(folder: TrialFolder, needed: Any = ()) -> None:
+        def not_removed(folder: Path, needed: Any = ()) -> None:
             if "states-3" in needed:
                 raise Killed
             remove(folder, needed)
 
         if at == "removal":
-            patch.setattr(TrialFolder, "_remove_states", not_removed)
+            patch.setattr(trial_folder, "remove_states", not_removed)
         else:
             patch.setattr(checkpoint, "save", killed)
         with pytest.raises(Killed):
