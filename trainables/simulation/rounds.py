@@ -246,6 +246,8 @@ class Simulation:
         t = self.progress.round
         if self.settings.precision == "auto":
             row |= {"precision": self.fed.precision}
+        if self.settings.executor == "auto" and self.executor != "loop":
+            row |= {"executor": self.executor}
         if self._evaluates(t):
             row |= evaluate()
         if t == self.settings.rounds and self.settings.attack_images:

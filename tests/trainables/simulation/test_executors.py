@@ -99,6 +99,16 @@ def test_auto_records_steps_that_fill_a_gpu(toy: Path, monkeypatch: pytest.Monke
     assert auto("fedproto", toy, "cuda", **mixed | {"deep_model": "cnn3"}) == "vmap"
 
 
+@pytest.mark.parametrize("took", ["loop", "vmap"])
+def test_rows_say_what_auto_took_instead_of_a_loop(took: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU it takes no other, so here the choice is that of a GPU; one that was asked for is in the values."""
+    asked = untimed(simulation("fedavg", toy, executor=took).run_round())
+    monkeypatch.setattr(executors, "chosen", lambda *_: took)
+    found = untimed(simulation("fedavg", toy, executor="auto").run_round())
+    assert "executor" not in asked
+    assert found == asked | ({} if took == "loop" else {"executor": took})
+
+
 @pytest.mark.parametrize(
     ("model", "shape", "batch", "fills"),
     [
