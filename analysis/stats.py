@@ -48,17 +48,6 @@ def summarise(values: Sequence[float], level: float = 0.95) -> Summary:
     return Summary(n, mean, std, mean - half, mean + half)
 
 
-def bootstrap(values: Sequence[float], level: float = 0.95, draws: int = 5000, seed: int = 0) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean; `(nan, nan)` below two values. Deterministic for one `seed`."""
-    finite = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=float)
-    if len(finite) < 2:
-        return math.nan, math.nan
-    rng = np.random.default_rng(seed)
-    means = finite[rng.integers(0, len(finite), (draws, len(finite)))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
 @dataclass(frozen=True)
 class Paired:
     """The differences `b - a` over the `n` keys of both sides: their mean, sample standard deviation (nan below two)

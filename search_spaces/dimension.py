@@ -100,22 +100,6 @@ class Dimension:
             return IntDistribution(int(self.low), int(self.high), log=self.log, step=int(self.step or 1))
         return FloatDistribution(self.low, self.high, log=self.log, step=self.step)
 
-    @classmethod
-    def from_distribution(cls, parameter: Parameter, distribution: BaseDistribution) -> Dimension:
-        """The dimension of this distribution; the inverse of `distribution`, without grid and children."""
-        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-        if isinstance(distribution, CategoricalDistribution) and parameter.kind in ("real", "integer"):
-            grid = tuple(value for value in distribution.choices if isinstance(value, (int, float)))
-            return cls(parameter, min(grid), max(grid), parameter.log and min(grid) > 0, grid=grid, only=True)
-        if isinstance(distribution, CategoricalDistribution):
-            return cls(
-                parameter, options=() if parameter.kind == "flag" else tuple(str(c) for c in distribution.choices)
-            )
-        assert isinstance(distribution, (FloatDistribution, IntDistribution)), distribution
-        step = None if isinstance(distribution, IntDistribution) and distribution.step == 1 else distribution.step
-        return cls(parameter, distribution.low, distribution.high, distribution.log, step)
-
     def contains(self, value: object) -> bool:
         """Whether a trial of this space may hold `value`."""
         if self.parameter.kind == "flag":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.stats import bootstrap, holm, paired, paired_power, seeds_needed, summarise, welch
+from analysis.stats import holm, paired, paired_power, seeds_needed, summarise, welch
 
 
 def test_mean_sample_deviation_and_t_interval() -> None:
@@ -67,13 +67,6 @@ def test_no_test_below_two_pairs() -> None:
     assert found.n == 1 and found.difference == 1.0 and math.isnan(found.t_p) and math.isnan(found.wilcoxon_p)
     assert math.isnan(found.std) and found.seeds_needed is None
     assert paired({0: 1.0}, {1: 1.0}).n == 0
-
-
-def test_bootstrap_is_deterministic_and_brackets_the_mean() -> None:
-    values = [0.1, 0.4, 0.35, 0.2, 0.3]
-    assert bootstrap(values) == bootstrap(values)
-    low, high = bootstrap(values)
-    assert 0.1 <= low < float(np.mean(values)) < high <= 0.4
 
 
 def test_welch_from_summaries() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import Run, load_run
-from fedtune.decisions.history import Part
+from fedtune.decisions.history import Allocation, Part
 from fedtune.execution.queue import Proposal, Queue, open_queue
 from fedtune.planning.warm_start import Known, known
 from fedtune.record import provenance
@@ -26,23 +26,29 @@ FACTS: dict[str, Any] = {"dataset": {"name": "toy", "hash": "d1"}, "partition": 
 VERSIONS = {"versions": {"torch": "2.0"}, "git": "abc", "created": "2026-01-01T00:00:00+00:00"}
 
 
-def play(folder: Path, width: int = 1, sessions: int = 1) -> Run:
+def play(
+    folder: Path,
+    width: int = 1,
+    sessions: int = 1,
+    allocation: Allocation | None = None,
+    simulate: type[Fake] = Fake,
+) -> Run:
     """Runs what is left of a run, `width` trials at once, in more than one session as if its driver were killed."""
     made, where = Experiment.read(folder), Space.from_json(json.loads((folder / run_folder.SPACE).read_text()))
-    queue, live, steps = open_queue([Part(folder, made, where)]), [], 0
+    queue, live, steps = open_queue([Part(folder, made, where)], allocation), [], 0
     while not queue.finished:
         while len(live) < width and (proposal := queue.propose()) is not None:
             live.append(proposal)
-        _simulate(queue, made, folder, live.pop())
+        _simulate(queue, made, folder, live.pop(), simulate)
         steps += 1
         if sessions > 1 and steps % 2 == 0:
-            queue, live = open_queue([Part(folder, made, where)]), []
+            queue, live = open_queue([Part(folder, made, where)], allocation), []
     return load_run(folder)
 
 
-def _simulate(queue: Queue, made: Experiment, folder: Path, proposal: Proposal) -> None:
+def _simulate(queue: Queue, made: Experiment, folder: Path, proposal: Proposal, simulate: type[Fake]) -> None:
     values = {**made.values, **proposal.values}
-    simulation, measured = Fake(made.method, values, proposal.seeds), TrialValues(made.metric, made.signs)
+    simulation, measured = simulate(made.method, values, proposal.seeds), TrialValues(made.metric, made.signs)
     place = folder / run_folder.trial_folder(proposal.number)
     place.mkdir(exist_ok=True)
     (place / run_folder.CONFIG).write_text(json.dumps(values))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,16 @@ import fedtune
 from analysis.auto.record import AutoRecord, Candidate
 from analysis.reproduce import declaration
 from fedtune.api.auto import allocation_of
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
 from fedtune.machine import cluster
 from fedtune.planning.auto_plan import AutoPlan
 from fedtune.planning.plan import Plan
-from fedtune.record import run_directory
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment
 from tests.fedtune.fake import OfTable
+from tests.fedtune.played import play
 from trainables import registry
-from trainables.worker import rounds_jsonl
-from trainables.worker.job import Ending
 
 #: A table of two cells, `CELLS`.
 TABLE: dict[str, Any] = {
@@ -89,26 +84,8 @@ def several(folder: Path, *, searched: bool = False, **changes: Any) -> Path:
     search = folder / run_folder.SEARCHES / "fedavg"
     AutoPlan(folder, record, (Plan(search, made, space, {}, (), {}),), ()).create()
     if searched:
-        _search(search, record, dataclasses.replace(made, name=search.name), space)
+        play(search, allocation=allocation_of(record), simulate=OfTable)
     return folder
-
-
-def _search(search: Path, record: AutoRecord, made: Any, space: Space) -> None:
-    """Records the one trial that the budget pays for."""
-    queue = Queue([Part(search, made, space)], allocation_of(record))
-    proposal = queue.propose()
-    assert proposal is not None
-    trial = search / run_folder.trial_folder(0)
-    trial.mkdir()
-    run_directory.write_document(trial / run_folder.CONFIG, {**made.values, **proposal.values})
-    rows = [
-        {"round": round_, "seed": seed, "val_global_accuracy": 0.5}
-        for round_ in range(1, made.rounds + 1)
-        for seed in made.seeds
-    ]
-    rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
-    queue.finish(proposal.number, Ending("completed", made.rounds, None, {made.rounds: (0.5,)}))
-    assert queue.finished
 
 
 def table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:

@@ -19,19 +19,14 @@ from analysis.runs import load_run
 from fedtune.api.export import export
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
 from fedtune.planning.checks import seconds_of
 from fedtune.record import run_directory
 from search_spaces import documents, run_folder
 from search_spaces.errors import DamagedFile, UserError
-from tests.fedtune.conftest import space, start
 from tests.fedtune.fake import Fake
 from tests.fedtune.played import searched
 from tests.security.test_links import tree
 from trainables.data import own
-from trainables.worker import rounds_jsonl
-from trainables.worker.job import Ending
 
 FEDTUNE = str(Path(sys.executable).with_name("fedtune"))
 LONG = "n" * 5000
@@ -48,18 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A finished search of two trials on the fake."""
-    folder = tmp_path / "run"
-    queue = Queue([Part(folder, start(folder, trials=2, scheduler="none", sampler="random"), space())])
-    for number in range(2):
-        proposal = queue.propose()
-        assert proposal is not None
-        place = run_directory.trial_folder(folder, number)
-        values = {"rounds": 9, **proposal.values}
-        run_directory.write_document(place / run_folder.CONFIG, values)
-        rows = [{"round": 9, "seed": seed, "val_global_accuracy": 0.5 + number / 10} for seed in (0, 1)]
-        rounds_jsonl.append(place / run_folder.ROUNDS, rows)
-        queue.finish(number, Ending("completed", 9, None, {9: (0.5 + number / 10,)}))
-    return folder
+    return searched(tmp_path / "run", trials=2).path
 
 
 CommandLine = Callable[..., tuple[int, str, str]]

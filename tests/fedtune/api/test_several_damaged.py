@@ -11,17 +11,12 @@ from pathlib import Path
 import pytest
 
 from fedtune.api.resume import resume
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
-from fedtune.planning.resumption import complete
-from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.faults.outcome import state
-from tests.fedtune.fake import Fake
+from tests.fedtune.fake import Fake, OfTable
+from tests.fedtune.played import play
 from tests.security.prepared import CELLS, Stopped, again, several, stop_before_ray, table
-from trainables.worker import rounds_jsonl
-from trainables.worker.job import Ending
 
 
 def other_data(run: Path) -> None:
@@ -98,28 +93,11 @@ def test_fresh_seeds_begun_with_other_data_do_not_go_on(fresh: Path) -> None:
     assert state(fresh) == before
 
 
-def finished(cell: Path) -> None:
-    """Records what is left of a cell."""
-    made, space = complete(cell, Experiment.read(cell))
-    queue = Queue([Part(cell, made, space)])
-    while (proposal := queue.propose()) is not None:
-        trial = cell / run_folder.trial_folder(proposal.number)
-        trial.mkdir(exist_ok=True)
-        rows = [
-            {"round": round_, "seed": seed, made.metric[0]: 0.5}
-            for round_ in range(1, made.rounds + 1)
-            for seed in proposal.seeds
-        ]
-        rounds_jsonl.append(trial / run_folder.ROUNDS, rows)
-        curve = dict.fromkeys(range(1, made.rounds + 1), (0.5,))
-        queue.finish(proposal.number, Ending("completed", made.rounds, None, curve))
-
-
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A reproduction of two cells, of which the first has ended."""
     folder = table(monkeypatch, tmp_path)
-    finished(folder / run_folder.CELLS / CELLS[0])
+    play(folder / run_folder.CELLS / CELLS[0], simulate=OfTable)
     stop_before_ray(monkeypatch)
     return folder
 

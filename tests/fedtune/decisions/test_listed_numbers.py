@@ -34,7 +34,7 @@ def test_they_are_read_recorded_and_walked(tmp_path: Path) -> None:
     assert Space.from_json(json.loads(json.dumps(space.to_json()))) == space
     assert [tuple(point.values()) for point in space.grid_points()] == [(lr, size) for lr in RATES for size in SIZES]
     lr = space.search["lr"]
-    assert lr.from_distribution(lr.parameter, lr.distribution()) == lr
+    assert lr.distribution() == optuna.distributions.CategoricalDistribution(RATES)
     assert [lr.contains(value) for value in (0.03, 0.02, 0.1, 0.2)] == [True, False, True, False]
     assert lr.describe() == "0.01, 0.03, 0.1" and space.search["batch_size"].describe() == "16, 64"
 
