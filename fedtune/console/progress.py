@@ -26,8 +26,6 @@ from search_spaces.parameter import Value
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fedtune.record.experiment import Experiment
-
 Style = Literal["live", "notebook", "plain", "quiet"]
 #: Seconds between two lines where there is no terminal.
 HEARTBEAT = 4.0
@@ -94,9 +92,7 @@ class ProgressDisplay:
     ) -> None:
         """A trial that had ended before this session, after so many rounds that count in a race's budget."""
         with self._lock:
-            self.ended[state] += 1
-            self.spent += rounds
-            self._consider(number, state, values, params)
+            self._end(number, state, values, params, rounds)
 
     def started(self, number: int, params: Mapping[str, Value]) -> None:
         with self._lock:
@@ -126,10 +122,8 @@ class ProgressDisplay:
 
     def finished(self, number: int, state: str, values: Sequence[float] | None, error: str | None) -> None:
         with self._lock:
-            trial = self.running.pop(number, None)
-            self.ended[state] += 1
-            self.spent += trial.round if trial else 0
-            self._consider(number, state, values, trial.values if trial else {})
+            trial = self.running.pop(number, None) or Running({})
+            self._end(number, state, values, trial.values, trial.round)
         if error and state == "FAIL":
             self.say(f"{self._named(number).capitalize()} failed: {error}")
 
@@ -140,9 +134,16 @@ class ProgressDisplay:
         else:
             tell(text, self.style)
 
-    def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
-        if state != "COMPLETE" or not values:
-            return
+    def _end(
+        self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value], rounds: int
+    ) -> None:
+        """Counts a trial that has ended, after so many rounds."""
+        self.ended[state] += 1
+        self.spent += rounds
+        if state == "COMPLETE" and values:
+            self._consider(number, values, params)
+
+    def _consider(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> None:
         self.values.append(tuple(values))
         sign = self.experiment.signs[0]
         # Of two equal trials the earlier one is the best, in whichever order they ended.
@@ -290,40 +291,39 @@ class ProgressDisplay:
     def _panel(self) -> RenderableType:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
-        from rich.table import Table
         from rich.text import Text
 
         with self._lock:
-            e = self.experiment
             elapsed = duration(time.monotonic() - self._started)
             head = Text.assemble(
-                (f"{visible(e.name)}  ", "bold"), self._counts(), f"  {elapsed}  ", (self._speed(), "dim")
+                (f"{visible(self.experiment.name)}  ", "bold"), self._counts(), f"  {elapsed}  ", (self._speed(), "dim")
             )
             if self.phase:
                 return Group(head, Text(f"{self.phase} …", "dim"))
             done, total = self._rounds()
-            table = Table(box=None, padding=(0, 1), show_header=bool(self.running))
-            for title in (
-                "seed" if self._is_final else "trial",
-                "round",
-                *[METRICS[name].title for name in e.metric],
-                "configuration",
-            ):
-                table.add_column(
-                    title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True
-                )
-            for number, trial in sorted(self.running.items())[:20]:
-                shown = [*map(told, e.metric, trial.metrics)] if trial.metrics else [""] * len(e.metric)
-                table.add_row(
-                    self._named(number).split()[1],
-                    f"{trial.round}/{e.rounds}",
-                    *shown,
-                    Text(visible(", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))),
-                )
-            best = Text(self._short_best(), "green")
-            if self.best is not None and not self._is_final:
-                best = Text(visible(f"{self._best_under(self.best[2])}: {self._describe(*self.best)}"), "green")
-            return Group(head, ProgressBar(total=total, completed=done, width=60), best, table)
+            return Group(head, ProgressBar(total=total, completed=done, width=60), *self._details())
+
+    def _details(self) -> list[RenderableType]:
+        """The best trial, and a table of those that run."""
+        from rich.table import Table
+        from rich.text import Text
+
+        e, best = self.experiment, Text(self._short_best(), "green")
+        if self.best is not None and not self._is_final:
+            best = Text(visible(f"{self._best_under(self.best[2])}: {self._describe(*self.best)}"), "green")
+        table = Table(box=None, padding=(0, 1), show_header=bool(self.running))
+        number = "seed" if self._is_final else "trial"
+        for title in (number, "round", *[METRICS[name].title for name in e.metric], "configuration"):
+            table.add_column(title, style="dim" if title == "configuration" else "", overflow="ellipsis", no_wrap=True)
+        for place, trial in sorted(self.running.items())[:20]:
+            shown = [*map(told, e.metric, trial.metrics)] if trial.metrics else [""] * len(e.metric)
+            table.add_row(
+                self._named(place).split()[1],
+                f"{trial.round}/{e.rounds}",
+                *shown,
+                Text(visible(", ".join(f"{k}={_short(v)}" for k, v in trial.values.items()))),
+            )
+        return [best, table]
 
 
 def tell(text: str, style: Style) -> None:
@@ -364,26 +364,18 @@ class AutoDisplay(ProgressDisplay):
         self.leaders: dict[str, tuple[int, float]] = {}
         super().__init__(experiment, style)
 
-    def past(
-        self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value], rounds: int = 0
+    def _end(
+        self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value], rounds: int
     ) -> None:
-        with self._lock:
-            self._ended(number, self.method_of(number), state, values, rounds)
-        super().past(number, state, values, params, rounds)
-
-    def finished(self, number: int, state: str, values: Sequence[float] | None, error: str | None) -> None:
-        with self._lock:
-            trial = self.running.get(number)
-            if trial is not None:
-                self._ended(number, self.method_of(number), state, values, trial.round)
-        super().finished(number, state, values, error)
-
-    def _ended(self, number: int, method: str, state: str, values: Sequence[float] | None, rounds: int) -> None:
+        method = self.method_of(number)
         self.outcomes[method][state] += 1
         self.used += self.costs[method] * rounds
-        if state != "COMPLETE" or not values:
-            return
-        sign, before = self.experiment.signs[0], self.leaders.get(method)
+        super()._end(number, state, values, params, rounds)
+
+    def _consider(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> None:
+        super()._consider(number, values, params)
+        method, sign = self.method_of(number), self.experiment.signs[0]
+        before = self.leaders.get(method)
         if before is None or (sign * values[0], -number) > (sign * before[1], -before[0]):
             self.leaders[method] = (number, values[0])
 
@@ -418,35 +410,27 @@ class AutoDisplay(ProgressDisplay):
             ),
         )
 
-    def _panel(self) -> RenderableType:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
+    def _details(self) -> list[RenderableType]:
+        """A table of the methods, the best one first."""
         from rich.table import Table
-        from rich.text import Text
 
-        with self._lock:
-            elapsed = duration(time.monotonic() - self._started)
-            head = Text.assemble((f"{visible(self.experiment.name)}  ", "bold"), self._counts(), f"  {elapsed}")
-            if self.phase:
-                return Group(head, Text(f"{self.phase} …", "dim"))
-            table = Table(box=None, padding=(0, 1))
-            for title in ("method", METRICS[self.experiment.metric[0]].title, "trial", "done", "pruned", "running"):
-                table.add_column(title, justify="left" if title == "method" else "right", no_wrap=True)
-            live = Counter(map(self.method_of, self.running))
-            for place, method in enumerate(self._ranked()):
-                number, value = self.leaders.get(method, (None, None))
-                counts = self.outcomes[method]
-                table.add_row(
-                    method,
-                    "" if value is None else f"{value:.4f}",
-                    "" if number is None else str(number),
-                    str(counts["COMPLETE"]),
-                    str(counts["PRUNED"]),
-                    str(live[method] or ""),
-                    style="green" if place == 0 and value is not None else "",
-                )
-            done, total = self._rounds()
-            return Group(head, ProgressBar(total=total, completed=done, width=60), table)
+        table = Table(box=None, padding=(0, 1))
+        for title in ("method", METRICS[self.experiment.metric[0]].title, "trial", "done", "pruned", "running"):
+            table.add_column(title, justify="left" if title == "method" else "right", no_wrap=True)
+        live = Counter(map(self.method_of, self.running))
+        for place, method in enumerate(self._ranked()):
+            number, value = self.leaders.get(method, (None, None))
+            counts = self.outcomes[method]
+            table.add_row(
+                method,
+                "" if value is None else f"{value:.4f}",
+                "" if number is None else str(number),
+                str(counts["COMPLETE"]),
+                str(counts["PRUNED"]),
+                str(live[method] or ""),
+                style="green" if place == 0 and value is not None else "",
+            )
+        return [table]
 
 
 class SeveralDisplay(ProgressDisplay):
@@ -458,7 +442,7 @@ class SeveralDisplay(ProgressDisplay):
         self.name_of = name_of
         super().__init__(experiment, style)
 
-    def _consider(self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value]) -> None:
+    def _consider(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> None:
         """Nothing is told of all together."""
 
     def _named(self, number: int) -> str:
