@@ -30,6 +30,19 @@ def of_several_seeds(run: Run, what: str) -> str:
     return f"{what} is a configuration: the mean of its seeds, without what a seed does to all configurations alike."
 
 
+def has_result(run: Run) -> bool:
+    """Whether a trial ran to its end with a value."""
+    return bool(((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).any())
+
+
+def results(run: Run) -> pd.DataFrame:
+    """The trials that ran to their end with a value; where configurations have further seeds, the first one of each,
+    with the mean of its seeds."""
+    done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
+    done = done[done["number"].isin(run.first_trials)]
+    return done.assign(value=done["number"].map(run.levelled[run.metrics[0]])) if run.single else done
+
+
 def metric_rows(runs: Sequence[Run], measured: Callable[[str], bool]) -> list[list[str]]:
     """Metric names as a table: one column per metric (what was selected on, then the accuracies; two of them),
     first row validation, second row test. Rows and cells that nothing measured are left out."""
@@ -81,6 +94,28 @@ def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, t
         hovertemplate="%{text}: %{y:.2f}<extra></extra>",
         **style.axes(panel),
     )
+
+
+def class_dots(
+    points: pd.DataFrame, panel: int, called: Callable[[int], str], told: str, *, legend: bool, **marker: Any
+) -> list[go.Scatter]:
+    """These points (columns class, x, y), a colour for each class. `called`: a class in the legend; `told`: what is
+    told of a point after that."""
+    return [
+        go.Scatter(
+            x=own["x"],
+            y=own["y"],
+            mode="markers",
+            name=called(label),
+            legendgroup=called(label),
+            showlegend=legend,
+            marker={"color": style.CYCLE[label % len(style.CYCLE)], **marker},
+            hovertemplate=f"{called(label)}{told}<extra></extra>",
+            **style.axes(panel),
+        )
+        for label in sorted(set(points["class"]))
+        for own in [points[points["class"] == label]]
+    ]
 
 
 def options_axis(values: Sequence[object]) -> dict[str, Any]:

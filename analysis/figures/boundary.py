@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import sample
+from analysis.figures._common import class_dots, sample
 from analysis.labels import Labels
 from analysis.runs import Run
 from analysis.runs.images import KeptImages, images_of_run
@@ -83,7 +84,7 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     for panel, round_ in enumerate(rounds, start=1):
         own = df[df["round"] == round_]
         for source in ("data", *SOURCES):
-            _dots(figure, panel, source, own[own["source"] == source])
+            figure.add_traces(_dots(source, own[own["source"] == source], panel))
         for model in _BOUNDARIES:
             if (round_, model) in drawing.planes:
                 _line(figure, panel, model, drawing.planes[round_, model])
@@ -95,32 +96,13 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     return style.panels(figure, titles, columns=2, height=400, legend=entries, note=drawing.note)
 
 
-def _dots(figure: go.Figure, panel: int, source: str, own: pd.DataFrame) -> None:
+def _dots(source: str, own: pd.DataFrame, panel: int) -> list[go.Scatter]:
     """The points of one source, a colour for each class."""
     of_data = source == "data"
-    for label in sorted(set(own["class"])):
-        points = own[own["class"] == label]
-        colour = style.CYCLE[label % len(style.CYCLE)]
-        name = f"class {label}" if of_data else f"{SOURCES[source]}, class {label}"
-        symbol = "circle" if of_data else _MARKS[source]
-        figure.add_trace(
-            go.Scatter(
-                x=points["x"],
-                y=points["y"],
-                mode="markers",
-                name=name,
-                legendgroup=name,
-                showlegend=panel == 1,
-                marker={
-                    "color": colour,
-                    "size": 4 if of_data else 8,
-                    "opacity": 0.45 if of_data else 1,
-                    "symbol": symbol,
-                },
-                hovertemplate=f"{name}: %{{x}}, %{{y}}<extra></extra>",
-                **style.axes(panel),
-            )
-        )
+    marker = {"size": 4, "opacity": 0.45, "symbol": "circle"} if of_data else {"size": 8, "symbol": _MARKS[source]}
+    before = "" if of_data else f"{SOURCES[source]}, "
+    called = partial("{}class {}".format, before)
+    return class_dots(own, panel, called, ": %{x}, %{y}", legend=panel == 1, **marker)
 
 
 def _line(figure: go.Figure, panel: int, model: str, plane: NDArray[np.int64]) -> None:

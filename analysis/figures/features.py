@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from analysis import style
 from analysis.figure import Figure
+from analysis.figures._common import class_dots
 from analysis.labels import Labels, class_title, text
 from analysis.runs import Run, run_names
 from analysis.runs.images import Arrays, images_of_trial
@@ -103,8 +105,13 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
     df, figure = drawing.table, go.Figure()
     for index, panel in enumerate(drawing.panels):
         own = df[df["panel"] == index]
-        for source in _MARKS:
-            _dots(figure, index + 1, source, own[own["source"] == source], panel.classes)
+        called = partial(class_title, panel.classes)
+        for source, (name, symbol, size, opacity) in _MARKS.items():
+            points, told = own[own["source"] == source], f", {name}: %{{x:.2f}}, %{{y:.2f}}"
+            look = {"size": size, "symbol": symbol, "opacity": opacity}
+            # The legend names a class once.
+            legend = index == 0 and source == "made"
+            figure.add_traces(class_dots(points, index + 1, called, told, legend=legend, **look))
         first, second = (f"{100 * share:.0f} % of the variance" for share in panel.shares)
         style.title_axes(figure, index + 1, f"first component, {first}", f"second, {second}")
     entries = sum(trace.showlegend is not False for trace in figure.data)
@@ -124,31 +131,6 @@ def _titles(panels: Sequence[FeaturesPanel], labels: Labels) -> list[str]:
         parts += [labels.setting(key, panel.params.get(key)) for key in keys]
         titles.append(", ".join(parts) or f"trial {panel.trial}")
     return titles
-
-
-def _dots(figure: go.Figure, panel: int, source: str, own: pd.DataFrame, classes: Sequence[str]) -> None:
-    """The points of one source, a colour for each class; the legend names a class once."""
-    name, symbol, size, opacity = _MARKS[source]
-    for label in sorted(set(own["class"])):
-        points, title = own[own["class"] == label], class_title(classes, label)
-        figure.add_trace(
-            go.Scatter(
-                x=points["x"],
-                y=points["y"],
-                mode="markers",
-                name=title,
-                legendgroup=title,
-                showlegend=panel == 1 and source == "made",
-                marker={
-                    "color": style.CYCLE[label % len(style.CYCLE)],
-                    "size": size,
-                    "symbol": symbol,
-                    "opacity": opacity,
-                },
-                hovertemplate=f"{title}, {name}: %{{x:.2f}}, %{{y:.2f}}<extra></extra>",
-                **style.axes(panel),
-            )
-        )
 
 
 FIGURE = Figure(

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
+from analysis.figures._common import has_result, results
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -17,12 +18,7 @@ from search_spaces.metrics import twin
 def needs(runs: Sequence[Run]) -> str | None:
     if runs[0].kind == "run":
         return "A history needs trials of a search; the trials of a final run are seeds of one configuration."
-    done = runs[0].trials
-    return (
-        None
-        if ((done["state"] == "COMPLETE") & done["value"].notna()).any()
-        else "The history needs a completed trial; there is none yet."
-    )
+    return None if has_result(runs[0]) else "The history needs a completed trial; there is none yet."
 
 
 def data(runs: Sequence[Run]) -> pd.DataFrame:
@@ -31,10 +27,7 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     where not measured)."""
     run = runs[0]
     last = run.levelled
-    done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()].sort_values("number")
-    done = done[done["number"].isin(run.first_trials)]
-    if run.single:
-        done = done.assign(value=done["number"].map(last[run.metrics[0]]))
+    done = results(run).sort_values("number")
     best = done["value"].cummax() if run.maximise else done["value"].cummin()
     leader = done["number"].where(done["value"] == best).groupby(best).transform("min").ffill()
     other = twin(run.metrics[0])

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import most_important, of_several_seeds, options_axis, plain
+from analysis.figures._common import has_result, most_important, of_several_seeds, options_axis, plain, results
 from analysis.labels import Labels
 from analysis.runs import Run
 from search_spaces.metrics import twin
@@ -38,11 +38,7 @@ def needs(runs: Sequence[Run]) -> str | None:
     run = runs[0]
     if not run.keys:
         return "Slices need a searched parameter; this run searched none."
-    return (
-        None
-        if ((run.trials["state"] == "COMPLETE") & run.trials["value"].notna()).any()
-        else "Slices need a completed trial; there is none yet."
-    )
+    return None if has_result(run) else "Slices need a completed trial; there is none yet."
 
 
 def data(runs: Sequence[Run]) -> Drawing:
@@ -51,10 +47,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     run = runs[0]
     metric, other = run.metrics[0], twin(run.metrics[0])
     last = run.levelled
-    done = run.trials[(run.trials["state"] == "COMPLETE") & run.trials["value"].notna()]
-    done = done[done["number"].isin(run.first_trials)]
-    if run.single:
-        done = done.assign(value=done["number"].map(last[metric]))
+    done = results(run)
     test = done["number"].map(last[other]) if other in last.columns and other != metric else np.nan
     shared = done[["number", "value"]].assign(test=test, best=done["number"] == run.best)
     keys, note = most_important(run, LIMIT)
@@ -72,7 +65,8 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
         figure.add_traces(_dots(part, panel, drawing, labels))
         best = part[part["best"]]
         if not best.empty:
-            figure.add_trace(_chosen(best, panel))
+            star = style.star(plain(best["x"]), plain(best["value"]), panel)
+            figure.add_trace(star.update(name="chosen", legendgroup="chosen", showlegend=panel == 1))
         xaxis = {"showgrid": False} | _axis(plain(part["x"]), key, labels)
         style.title_axes(figure, panel, "", title if panel == 1 else "", xaxis=xaxis)
     titles = [labels.heading(key) for key in drawing.keys]
@@ -105,21 +99,6 @@ def _dots(part: pd.DataFrame, panel: int, drawing: Drawing, labels: Labels) -> l
         )
         if part[column].notna().any()
     ]
-
-
-def _chosen(best: pd.DataFrame, panel: int) -> go.Scatter:
-    """The star of the chosen trial."""
-    return go.Scatter(
-        x=plain(best["x"]),
-        y=best["value"],
-        mode="markers",
-        name="chosen",
-        legendgroup="chosen",
-        showlegend=panel == 1,
-        marker={"symbol": "star", "size": 16, "color": style.ORANGE, "line": {"width": 1.5, "color": style.PAPER}},
-        hoverinfo="skip",
-        **style.axes(panel),
-    )
 
 
 def _axis(values: Sequence[Any], key: str, labels: Labels) -> dict[str, Any]:
