@@ -1,5 +1,5 @@
 """Servers that die are noticed, slow ones are not taken for dead, and a dead one ends the search, also where Ray keeps
-the main thread waiting. (That Ray's are noticed is an end-to-end test.)"""
+the main thread waiting. (That Ray's are noticed, `make faults` tries.)"""
 
 from __future__ import annotations
 
