@@ -102,7 +102,7 @@ class Driver:
                 before = memory()["pss"]
                 self.drive(session)
                 self.grown = memory()["pss"] - before
-            assert session.queue.finished and session.failure is None, session.failure
+            assert session.queue.finished and session.end.failure is None, session.end.failure
         return self
 
     def planned(self, folder: Path) -> Any:
@@ -138,11 +138,11 @@ class Driver:
             stopped = job.rule.stops(round_, curve)
             if stopped or round_ == ROUNDS:
                 ending = Ending("scheduler" if stopped else "completed", round_, None, dict(curve), 1.0)
-                self.timed("end", session.complete, trial, told | {"ending": ending}, False)
+                self.timed("end", session.on_trial_complete, trial, told | {"ending": ending}, False)
                 del self.jobs[trial], self.curves[trial]
                 self.fill(session)
             else:
-                self.timed("report", session.result, trial, told)
+                self.timed("report", session.on_trial_result, trial, told)
                 self.begin_round(trial, round_ + 1)
 
     def fill(self, session: Any) -> None:

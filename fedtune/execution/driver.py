@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Queue
-from fedtune.execution.ray_session import TuneSession
 from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
@@ -113,6 +112,8 @@ class _Driver:
             self._sessions += 1
             first = queue.parts[0]
             trackers = [Tracker(name, first.folder, watch.say) for name in first.experiment.log]
+            from fedtune.execution.ray_session import TuneSession  # which brings Ray
+
             session = TuneSession(
                 self._folder,
                 placement,
@@ -126,10 +127,10 @@ class _Driver:
                 trackers,
             )
             session.fit(scratch / str(self._sessions))
-            if session.failure is not None:
-                raise session.failure
+            if session.end.failure is not None:
+                raise session.end.failure
             ended = queue.finished
-            return Outcome(ended, session.interrupted and not ended, session.out_of_time and not ended)
+            return Outcome(ended, session.interrupted and not ended, session.end.out_of_time and not ended)
 
     def _tell_mps(self, text: str, queue: Queue, watch: ProgressDisplay) -> None:
         watch.say(text)

@@ -1,93 +1,68 @@
-"""What Ray Tune asks and tells while it runs trials: a `Searcher` for the next one, a `Stopper` for whether to end, a
-scheduler that is told why a process died. They hand on to a session. A `ProgressReporter` keeps Tune silent."""
+"""What Ray Tune asks besides the next trial: a `Stopper` whether to end, a scheduler that is told why a process died, a
+`ProgressReporter` that keeps Tune silent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ray.tune import ProgressReporter
 from ray.tune.schedulers import FIFOScheduler
-from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
-
-class Session(Protocol):
-    """Who answers."""
-
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None: ...
-
-    def result(self, trial_id: str, result: Mapping[str, Any]) -> None: ...
-
-    def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None: ...
-
-    def failed(self, trial_id: str, said: str) -> None:
-        """Called before `complete`, with what Ray says of a process that died."""
-
-    def must_end(self) -> bool:
-        """May raise what is to end Tune at once; it lets no `Exception` out."""
+from fedtune.execution.interrupts import Interrupts
+from fedtune.machine.server_watch import ServerLoss
 
 
-class AskSession(Searcher):
-    """The next trial is what the session suggests."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__()
-        self._session = session
-
-    def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
-        return self._session.suggest(trial_id)
-
-    def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
-        return True
-
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        self._session.result(trial_id, result)
-
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        self._session.complete(trial_id, result, error)
-
-    def save(self, checkpoint_path: str) -> None:
-        Path(checkpoint_path).touch()
-
-    def restore(self, checkpoint_path: str) -> None:
-        raise NotImplementedError("a run is resumed from its own directory")
-
-    def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
-        return Searcher, ()
+class LeaveTune(BaseException):
+    """Ends Tune at once, without its cleaning up; no `except Exception` in between keeps it."""
 
 
 class InOrder(FIFOScheduler):
     """Trials start in their order, as without a scheduler; of all that Tune calls, only a scheduler hears of a death
     before the searcher does."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, said: dict[str, str]) -> None:
+        """said: where to write what Ray says of a process that died, by the trial's name there."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self._session = session
+        self._said = said
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         try:
             said = Path(trial.error_file).read_text(errors="replace")
         except (OSError, TypeError):  # (None where Tune has written no such file)
             said = ""
-        self._session.failed(trial.trial_id, said)
+        self._said[trial.trial_id] = said
 
     def __reduce__(self) -> Any:
         return FIFOScheduler, ()
 
 
-class StopWithSession(Stopper):
-    """No trial is stopped from here; all end when the session must."""
+class SessionEnd(Stopper):
+    """Whether a session must end: `out_of_time` at its deadline, by a `failure` that is to be raised, by Ctrl-C, or as
+    Ray's servers are gone. No trial is stopped from here; all end together."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, deadline: float | None, interrupts: Interrupts, lost: ServerLoss) -> None:
+        """deadline: in the seconds of `time.monotonic`."""
+        self.deadline, self.interrupts, self.lost = deadline, interrupts, lost
+        self.failure: BaseException | None = None
+        self.out_of_time = False
+
+    def is_within(self, seconds: float) -> bool:
+        """Whether the deadline is no further away than so many seconds."""
+        return self.deadline is not None and time.monotonic() >= self.deadline - seconds
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self._session.must_end()
+        """Raises `LeaveTune` where Tune could not end; lets no `Exception` out."""
+        if self.lost.server is not None:
+            raise LeaveTune
+        self.out_of_time = self.out_of_time or self.is_within(0.0)
+        return self.out_of_time or self.failure is not None or self.interrupts.pending
 
     def __reduce__(self) -> Any:
         return dict, ()

@@ -15,11 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ray import tune
+from ray.tune.search import Searcher
+
 from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions.confirmation import late
 from fedtune.decisions.prices import forecast
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
+from fedtune.execution.ray_hooks import InOrder, LeaveTune, SessionEnd, SilentReporter
 from fedtune.execution.retries import Retries
 from fedtune.execution.shares import Shares
 from fedtune.execution.trackers import Tracker
@@ -37,14 +41,10 @@ if TYPE_CHECKING:
     from trainables.own_code import Code
 
 
-class _LeaveTune(BaseException):
-    """Ends Tune at once, without its cleaning up; no `except Exception` in between keeps it."""
+class TuneSession(Searcher):
+    """One call of Tune, and the searcher that it asks for the next trial, which asks the queue.
 
-
-class TuneSession:
-    """One call of Tune: its searcher asks the queue, its stopper ends it on a deadline, a failure or an interrupt.
-
-    Afterwards: `interrupted` by Ctrl-C, `out_of_time` by the deadline, or ended by a `failure` that is to be raised."""
+    Afterwards: `interrupted` by Ctrl-C, or what `end` says."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class TuneSession:
         simulate: Callable[..., Any] | None,
         trackers: Sequence[Tracker] = (),
     ) -> None:
+        super().__init__()
         self.folder, self.placement, self.queue, self.watch = folder, placement, queue, watch
-        self.interrupts, self.servers, self.lost, self.simulate = interrupts, servers, lost, simulate
-        self.deadline, self.trackers = deadline, trackers
-        self.failure: BaseException | None = None
-        self.out_of_time = self.interrupted = False
+        self.servers, self.lost, self.simulate, self.trackers = servers, lost, simulate, trackers
+        self.end = SessionEnd(deadline, interrupts, lost)
+        self.interrupted = False
         self._live: dict[str, int] = {}
         self._shares = Shares(placement, cards=cluster.cards)
-        #: How trials go on whose processes died, and what Ray said of the last one, by its name there.
+        #: How trials go on whose processes died, and what Ray said of each that did, by its name there.
         self._retries = Retries(self._shares)
         self._said: dict[str, str] = {}
         #: What each of them is simulated over.
@@ -82,16 +82,32 @@ class TuneSession:
 
     def fit(self, scratch: Path) -> None:
         """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
+        from trainables.tune import Trial, resources
         from trainables.worker.environment import Token
 
-        with token(self.folder) as (path, content), contextlib.suppress(_LeaveTune):
+        with token(self.folder) as (path, content), contextlib.suppress(LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
             if self.placement.address is not None:
                 self._begin_home(f"fedtune-{content}")
-            self._call_tune(scratch)
+            tune.Tuner(
+                tune.with_resources(Trial, resources),
+                tune_config=tune.TuneConfig(
+                    search_alg=self, scheduler=InOrder(self._said), num_samples=-1, reuse_actors=True
+                ),
+                run_config=tune.RunConfig(
+                    name="trials",
+                    storage_path=str(scratch),
+                    verbose=0,
+                    progress_reporter=SilentReporter(),
+                    stop=self.end,
+                    callbacks=[],
+                    failure_config=tune.FailureConfig(max_failures=0),
+                    checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+                ),
+            ).fit()
         self._home = None
         # Tune returns from Ctrl-C as if it had finished.
-        self.interrupted = not self.queue.finished and not self.out_of_time and self.failure is None
+        self.interrupted = not self.queue.finished and not self.end.out_of_time and self.end.failure is None
         if self._live or self.interrupted:
             self._mark_interrupted()
         self.lost.check()
@@ -108,47 +124,14 @@ class TuneSession:
         self._home = cluster.run_home(name, runs, sorted(datasets), parts[0].experiment.data_dir)
         self._environment = dataclasses.replace(self._environment, home=name)
 
-    def _call_tune(self, scratch: Path) -> None:
-        from ray import tune
-
-        from fedtune.execution.ray_hooks import AskSession, InOrder, SilentReporter, StopWithSession
-        from trainables.tune import Trial, resources
-
-        tune.Tuner(
-            tune.with_resources(Trial, resources),
-            tune_config=tune.TuneConfig(
-                search_alg=AskSession(self), scheduler=InOrder(self), num_samples=-1, reuse_actors=True
-            ),
-            run_config=tune.RunConfig(
-                name="trials",
-                storage_path=str(scratch),
-                verbose=0,
-                progress_reporter=SilentReporter(),
-                stop=StopWithSession(self),
-                callbacks=[],
-                failure_config=tune.FailureConfig(max_failures=0),
-                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            ),
-        ).fit()
-
-    def must_end(self) -> bool:
-        """Whether Tune is to end. Raises `_LeaveTune` where it could not."""
-        if self.lost.server is not None:
-            raise _LeaveTune
-        if self.deadline is not None and time.monotonic() >= self.deadline and not self.out_of_time:
-            self.out_of_time = True
-        return self.out_of_time or self.failure is not None or self.interrupts.pending
-
     # What Ray calls. An exception here must not surface inside Ray, where it would be buried: it ends the session.
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        from ray.tune.search import Searcher
-
-        if self.must_end():
+    def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
+        if self.end.stop_all():
             return Searcher.FINISHED
-        if self.deadline is not None and time.monotonic() >= self.deadline - late(self.placement.time or 0.0):
+        if self.end.is_within(late(self.placement.time or 0.0)):
             self.queue.set_late()
-        if len(self._live) >= min(self.placement.concurrency, self._room()) or self.failure is not None:
+        if len(self._live) >= min(self.placement.concurrency, self._room()) or self.end.failure is not None:
             return None
         if not self._shares.room(self.queue.next_share(), self._live.values()):
             return None
@@ -164,7 +147,7 @@ class TuneSession:
                     tracker.start(proposal.number, proposal.own, proposal.part.folder, proposal.values)
         if job is None:
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
-            over = self.failure is not None or not self._live and self.queue.exhausted
+            over = self.end.failure is not None or not self._live and self.queue.exhausted
             return Searcher.FINISHED if over else None
         return {"job": job}
 
@@ -223,7 +206,7 @@ class TuneSession:
             self._codes[of] = registry.own_codes(method, values)
         return self._codes[of]
 
-    def result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         number = self._live.get(trial_id)
         if number is None or "round" not in result:
             return
@@ -235,7 +218,7 @@ class TuneSession:
         for tracker in self.trackers:
             tracker.round(number)
 
-    def complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None:
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         number = self._live.get(trial_id)
         if number is None:
             return
@@ -284,6 +267,18 @@ class TuneSession:
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
         self._expect()
 
+    def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
+        return True
+
+    def save(self, checkpoint_path: str) -> None:
+        Path(checkpoint_path).touch()
+
+    def restore(self, checkpoint_path: str) -> None:
+        raise NotImplementedError("a run is resumed from its own directory")
+
+    def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
+        return Searcher, ()
+
     def _expect(self) -> None:
         """Tells the display what rounds are expected to take, as seldom as that takes a twentieth of the time: beside a
         thousand trials it takes tens of milliseconds."""
@@ -291,10 +286,6 @@ class TuneSession:
         if now >= self._expected:
             self.watch.expect(forecast(self.queue.history, self._live.values()))
             self._expected = now + 20 * (time.monotonic() - now)
-
-    def failed(self, trial_id: str, said: str) -> None:
-        """Ray says this of a process that died; `complete` is called next."""
-        self._said[trial_id] = said
 
     def _tell(self, result: Mapping[str, Any]) -> None:
         """Prints what a trial has to say, such as that it starts again because its files are damaged; once what is said
@@ -315,11 +306,11 @@ class TuneSession:
         try:
             yield
         except OSError as error:
-            self.failure = self._disk(error.strerror or str(error))
+            self.end.failure = self._disk(error.strerror or str(error))
         except NotWritten as error:
-            self.failure = self._disk(error.why)
+            self.end.failure = self._disk(error.why)
         except Exception as error:
-            self.failure = error
+            self.end.failure = error
 
     def _disk(self, why: str) -> UserError:
         return cannot_write(

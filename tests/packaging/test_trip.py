@@ -15,7 +15,8 @@ def test_the_trip_ends_at_the_loss_and_is_no_longer_than_it_was() -> None:
         [sys.executable, str(ROOT / "scripts" / "trip.py"), "--list"], capture_output=True, text=True, check=True
     )
     *functions, handed, through = done.stdout.splitlines()
-    assert functions[2].endswith("fedtune/commands/search.py:command") and functions[-1].endswith(".student_loss")
+    assert any(line.endswith("fedtune/commands/search.py:command") for line in functions[:5])
+    assert functions[-1].endswith(".student_loss")
     counts = [int(n) for n in re.findall(r"\d+", f"{handed} {through}")]
     # Who needs another function on the way raises these, and says in the commit why.
-    assert all(count <= most for count, most in zip(counts, (126, 178, 61, 67), strict=True)), done.stdout
+    assert all(count <= most for count, most in zip(counts, (124, 177, 56, 62), strict=True)), done.stdout

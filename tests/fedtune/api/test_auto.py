@@ -55,15 +55,15 @@ def whole(auto: Any, tmp_path_factory: pytest.TempPathFactory) -> AutoResult:
 
 def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes after so many rounds, once."""
-    seen, before = [0], TuneSession.result
+    seen, before = [0], TuneSession.on_trial_result
 
     def result(self: TuneSession, *given: Any) -> None:
         before(self, *given)
         seen[0] += 1
         if seen[0] == rounds:
-            self.interrupts.pending = True
+            self.end.interrupts.pending = True
 
-    monkeypatch.setattr(TuneSession, "result", result)
+    monkeypatch.setattr(TuneSession, "on_trial_result", result)
 
 
 @pytest.mark.guard("a whole search over methods")
