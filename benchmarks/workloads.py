@@ -262,6 +262,35 @@ def gpu_rounds(
     return GpuRounds(method, values, share, device, rounds, seeds)
 
 
+class GpuBundle(GpuRounds):
+    """Rounds of several trials in this one process, bundled: each has a learning rate of its own."""
+
+    def __init__(self, method: str, values: Mapping[str, Any], trials: int, device: str) -> None:
+        from tests.contracts.test_pretend_device import started
+
+        rates = [0.01 * (1 + place / trials) for place in range(trials)]
+        super().__init__(method, {**values, "lr": rates[0]}, 1.0, device, 1, (0,))
+        with self._there():
+            self.others = [started(method, {**values, "lr": rate}, (0,), device) for rate in rates[1:]]
+
+    def run(self) -> None:
+        import torch
+
+        from trainables.simulation.replicates import step_together
+
+        with self._there():
+            for rows in step_together([self.trial, *self.others]):
+                if isinstance(rows, Exception):
+                    raise rows
+        if self.is_cuda:
+            torch.cuda.synchronize()
+
+
+def gpu_bundle(method: str, values: Mapping[str, Any], trials: int, device: str = "cuda") -> Unit:
+    """Whole rounds of several trials of a method as one bundle on a GPU."""
+    return GpuBundle(method, values, trials, device)
+
+
 class Peak:
     """A product of two square matrices in each precision: 10¹² operations a second, the best of five."""
 

@@ -274,6 +274,8 @@ class Images:
 
     train: Tensor
     test: Tensor
+    #: Names the content of the data set.
+    content: str
 
     def __getitem__(self, positions: Tensor) -> Tensor:
         """The images `(B, ch, H, W)` at `positions` `(B,)`."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import integer, real
 from trainables.federation import ClientData, Federation
-from trainables.kernels.optimisers import SGD
+from trainables.kernels.optimisers import SGD, SGDOfEach
 from trainables.params import put, take
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload
@@ -73,7 +73,8 @@ class LocalJob:
     finish: makes the client's result of the trained weights and the `LocalResult`; it may use `module`, but not the
     weights that are in it. objective, given: what is minimised is `objective(*given)`, built of tensors (or tuples,
     lists and dictionaries of tensors) that are this client's. The objective has no side effects and does not branch on
-    values of tensors; between the jobs of one round only `given` differs."""
+    values of tensors; between the jobs of one round only `given` differs. A function that is bound to settings
+    (`functools.partial`) can be one program with the objectives of other configurations."""
 
     module: nn.Module
     start: Params
@@ -105,6 +106,14 @@ def client_of(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData
 def sgd(config: LocalTraining, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
     """The clients' optimiser over these parameters."""
     return SGD(parameters, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
+
+
+def sgd_of_each(configs: Sequence[LocalTraining], parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+    """The optimiser of K clients over their stacked parameters, `(K, ...)` each."""
+    settings = [(config.lr, config.momentum, config.weight_decay) for config in configs]
+    if len(set(settings)) == 1:
+        return sgd(configs[0], parameters)
+    return SGDOfEach(parameters, *zip(*settings, strict=True))
 
 
 def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:

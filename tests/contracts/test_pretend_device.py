@@ -23,6 +23,7 @@ from torch import nn
 
 import trainables
 from tests.contracts.test_batch_norm import NORMALISED
+from tests.contracts.test_bundles import bundle
 from tests.contracts.test_executors import NEEDED, STACKED, assert_clients_as_exact, start_alike, wide
 from tests.contracts.test_methods import CPU, METHODS, own_parameters, same, untimed, values_for
 from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretending, record
@@ -33,7 +34,7 @@ from trainables.building_blocks import losses
 from trainables.kernels import convolution, distances, normalisation, pooling, upsampling
 from trainables.simulation import checkpoint, client_files, federated_data
 from trainables.simulation.cuda_graphs import Graphs
-from trainables.simulation.replicates import Replicates
+from trainables.simulation.replicates import Replicates, step_together
 from trainables.simulation.rounds import Row, Simulation
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch takes no device written in Python")
@@ -117,6 +118,25 @@ def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path) -> Seen:
 @pytest.mark.parametrize(("name", "executor"), EXECUTED)
 def test_every_method_and_executor(name: str, executor: str, toy: Path, tmp_path: Path) -> None:
     assert_as_on_a_cpu(name, values_for(name, toy, executor=executor, **SMALL, **NEEDED.get(name, {})), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "moon", "fml"])
+def test_a_bundle_of_trials(name: str, toy: Path) -> None:
+    """Guards vectors of settings that are made on the wrong device, and programs that wait for it at every step."""
+
+    def rounds(device: str) -> list[list[Row]]:
+        trials = bundle(name, toy, device, clients=2, batch_size=8)
+        found: list[list[Row]] = []
+        for _ in range(2):
+            for rows in step_together(trials):
+                assert not isinstance(rows, Exception)
+                found.append([untimed(row) for row in rows])
+        return found
+
+    with pretending() as seen:
+        found = rounds(DEVICE)
+    assert found == rounds("cpu")
+    assert seen.waits["executors._train_group"] <= 2 * 2 * 2  # of each round, two programs at most, losses and settings
 
 
 #: Enough server steps that most are replayed; what changes what a step reads or what is begun anew.

@@ -14,7 +14,7 @@ from trainables.params import take
 TRAIN, TEST = (
     torch.randint(0, 256, (n, 2, 3, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(n)) for n in (7, 4)
 )
-IMAGES = Images(TRAIN, TEST)
+IMAGES = Images(TRAIN, TEST, "")
 MEAN, STD = torch.tensor([0.25, 0.5]), torch.tensor([0.125, 2.0])
 CPU = torch.device("cpu")
 
@@ -54,7 +54,7 @@ def test_images_are_those_of_training_then_of_testing(positions: list[int]) -> N
 def test_a_part_that_is_asked_alone_is_read_alone() -> None:
     """The test images of a data set are not touched while clients train, nor the other way round."""
     nothing: Any = None
-    assert torch.equal(Images(TRAIN, nothing)[torch.tensor([0, 6])], TRAIN[[0, 6]])
+    assert torch.equal(Images(TRAIN, nothing, "")[torch.tensor([0, 6])], TRAIN[[0, 6]])
 
     class Length:
         device = CPU
@@ -63,7 +63,7 @@ def test_a_part_that_is_asked_alone_is_read_alone() -> None:
             return len(TRAIN)
 
     length: Any = Length()
-    assert torch.equal(Images(length, TEST)[torch.tensor([7, 10])], TEST[[0, 3]])
+    assert torch.equal(Images(length, TEST, "")[torch.tensor([7, 10])], TEST[[0, 3]])
 
 
 def by_hand(images: torch.Tensor) -> torch.Tensor:

@@ -11,9 +11,11 @@ it.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 class _WithoutCompiler(torch.optim.Optimizer):
@@ -25,6 +27,34 @@ class SGD(_WithoutCompiler, torch.optim.SGD):
     """`torch.optim.SGD`, not differentiable."""
 
     step: Any = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
+
+
+class SGDOfEach(_WithoutCompiler):
+    """SGD of K models whose parameters are stacked, `(K, ...)`: to rounding K times `SGD`, each with its own learning
+    rate, momentum and weight decay. Like that it has no dampening, and no Nesterov momentum."""
+
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        lr: Sequence[float],
+        momentum: Sequence[float],
+        weight_decay: Sequence[float],
+    ) -> None:
+        super().__init__(params, {})
+        self._has_momentum, self._decays = any(momentum), any(weight_decay)
+        self._vectors = params[0].new_tensor([lr, momentum, weight_decay])
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One step along the gradients that every parameter has."""
+        for p in self.param_groups[0]["params"]:
+            lr, momentum, decay = self._vectors.view(3, -1, *[1] * (p.dim() - 1))
+            d = torch.addcmul(p.grad, p, decay) if self._decays else p.grad
+            if self._has_momentum:
+                state = self.state[p]
+                before = state.get("momentum_buffer")
+                d = state["momentum_buffer"] = d.clone() if before is None else before.mul_(momentum).add_(d)
+            p.addcmul_(d, lr, value=-1)
 
 
 class Adam(_WithoutCompiler, torch.optim.Adam):

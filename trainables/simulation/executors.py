@@ -3,8 +3,9 @@
 `loop` calls each client's own function. The others need a method whose clients are pure training jobs (`Method.job`).
 With `vmap` jobs of one architecture, width, number of steps and batch size are stacked, their gradients come from one
 vectorised program (`torch.func`), and one optimiser steps them all. SGD works entry by entry, so nothing passes from
-client to client. `graph` is in `trainables.simulation.cuda_graphs`. Batches are those of the loop; results agree to
-rounding.
+client to client. They may belong to federations of other configurations: what these differ in are vectors, in the
+optimiser (learning rate, momentum, weight decay) and in the objective (`trainables.simulation.objective_settings`).
+`graph` is in `trainables.simulation.cuda_graphs`. Batches are those of the loop; results agree to rounding.
 
 `auto` is `loop` on a CPU, where stacked convolutions become grouped ones, which cost 1.4 to 1.9 times as much as one
 client after the other, and where the method's clients do more than one job. On CUDA it is `vmap` where the model is
@@ -24,10 +25,20 @@ from torch.func import functional_call, grad_and_value, vmap
 from search_spaces.errors import UserError, sentence
 from trainables import models
 from trainables.federation import ClientData, Federation, FederationConfig, gather
-from trainables.local import GATHER, LocalJob, LocalResult, LocalTraining, Objective, client_of, draw_batches, sgd
+from trainables.local import (
+    GATHER,
+    LocalJob,
+    LocalResult,
+    LocalTraining,
+    Objective,
+    client_of,
+    draw_batches,
+    sgd_of_each,
+)
 from trainables.method import Method, stackable
 from trainables.models import precision
 from trainables.rng import Rng
+from trainables.simulation.objective_settings import Differs, United, architecture, likeness
 from trainables.wire import ClientResult, Params
 
 Nested = TypeVar("Nested")
@@ -42,8 +53,9 @@ FILLS = 2e9
 
 @dataclass(frozen=True)
 class Task:
-    """A client's job and what it is done with. Tasks may belong to several federations of one configuration (seeds)."""
+    """A client's job and what it is done with. Tasks may belong to several federations, of several configurations."""
 
+    config: LocalTraining
     job: LocalJob
     data: ClientData
     rng: Rng
@@ -101,50 +113,65 @@ def operations(model: nn.Module, shape: tuple[int, ...], batch: int) -> int:
     return int(counted.get_total_flops()) * batch // 2
 
 
-def train_stacked(config: LocalTraining, tasks: Sequence[Task]) -> list[ClientResult]:
+def train_stacked(tasks: Sequence[Task]) -> list[ClientResult]:
     """Every task's result, in order; tasks of equal shape are trained as one program."""
-    drawn = [draw_batches(config, len(t.data), t.data.step_share, t.rng) for t in tasks]
+    drawn = [draw_batches(t.config, len(t.data), t.data.step_share, t.rng) for t in tasks]
     groups: dict[object, list[int]] = {}
     for place, (task, batches) in enumerate(zip(tasks, drawn, strict=True)):
-        groups.setdefault((tuple(batches.shape), *_architecture(task.job.module), shapes(task.job.given)), []).append(
-            place
-        )
+        groups.setdefault((tuple(batches.shape), *_likeness(task)), []).append(place)
     trained: dict[int, tuple[Params, LocalResult]] = {}
-    for places in groups.values():
-        trained |= zip(
-            places,
-            _train_group(config, [tasks[p] for p in places], torch.stack([drawn[p] for p in places])),
-            strict=True,
-        )
+    waiting = list(groups.values())
+    while waiting:
+        places = waiting.pop(0)
+        try:
+            found = _train_group([tasks[p] for p in places], torch.stack([drawn[p] for p in places]))
+        except Differs as error:  # before the first step
+            parts: dict[object, list[int]] = {}
+            for place, answer in zip(places, error.answers, strict=True):
+                parts.setdefault(answer, []).append(place)
+            waiting += parts.values()
+        else:
+            trained |= zip(places, found, strict=True)
     return [task.job.finish(*trained[place]) for place, task in enumerate(tasks)]
 
 
-def _train_group(config: LocalTraining, tasks: Sequence[Task], drawn: Tensor) -> list[tuple[Params, LocalResult]]:
-    """Trains K tasks of equal shape on the samples `drawn` `(K, steps, batch)`."""
+def _likeness(task: Task) -> tuple[object, ...]:
+    """Equal for tasks that can be one program where their batches are of one shape."""
+    of = task.job
+    return task.data.images.content, likeness(of.objective, task.config), shapes(of.given), *architecture(of.module)
+
+
+def _train_group(tasks: Sequence[Task], drawn: Tensor) -> list[tuple[Params, LocalResult]]:
+    """Trains K tasks that can be one program on the samples `drawn` `(K, steps, batch)`. Raises `Differs` where their
+    settings say that they are several."""
     clients, steps, batch = drawn.shape
     first = tasks[0].job
     module = first.module.train()
-    held = _Held(module, first)
+    united = United([t.job.objective for t in tasks])
+    held = _Held(module, united)
     every = stack([{name: t.job.start[name] for name in first.start} for t in tasks])
     trainable = {name for name, p in module.named_parameters() if p.requires_grad}
     weights = {name: tensor for name, tensor in every.items() if name in trainable}
     fixed = {name: tensor for name, tensor in every.items() if name not in trainable}
 
-    def loss_of(weights: Params, fixed: Params, given: tuple[Any, ...], x: Tensor, y: Tensor) -> Tensor:
+    def loss_of(
+        weights: Params, fixed: Params, numbers: tuple[Tensor, ...], given: tuple[Any, ...], x: Tensor, y: Tensor
+    ) -> Tensor:
         loss: Tensor = functional_call(
-            held, {f"module.{name}": tensor for name, tensor in (weights | fixed).items()}, (given, x, y)
+            held, {f"module.{name}": tensor for name, tensor in (weights | fixed).items()}, (numbers, given, x, y)
         )
         return loss
 
     step = vmap(grad_and_value(loss_of))
     given = stack([t.job.given for t in tasks])
-    optimiser = sgd(config, list(weights.values()))
+    numbers = united.numbers(next(iter(weights.values())))
+    optimiser = sgd_of_each([t.config for t in tasks], list(weights.values()))
     total = torch.zeros(clients, device=tasks[0].data.device)
     per_gather = max(1, GATHER // (clients * batch))
     for start in range(0, steps, per_gather):
         x, y = gather([t.data for t in tasks], drawn[:, start : start + per_gather].flatten(1))
         for xb, yb in zip(x.split(batch, dim=1), y.split(batch, dim=1), strict=True):
-            gradients, losses = step(weights, fixed, given, xb, yb)
+            gradients, losses = step(weights, fixed, numbers, given, xb, yb)
             for name, tensor in weights.items():
                 # The fused optimiser needs weights and gradients of one memory layout. `backward` gives that, `grad`
                 # does not.
@@ -193,8 +220,8 @@ def fine_tuned(
     ]
     if executor == "vmap":
         jobs = [own.job(*call) for call in calls]
-        tasks = [Task(job, job.data or call[4], call[5]) for job, call in zip(jobs, calls, strict=True)]
-        results = train_stacked(training, tasks)
+        tasks = [Task(training, job, job.data or call[4], call[5]) for job, call in zip(jobs, calls, strict=True)]
+        results = train_stacked(tasks)
     else:
         train = client_of(own.job)
         results = [train(*call) for call in calls]
@@ -204,22 +231,15 @@ def fine_tuned(
 
 
 class _Held(nn.Module):
-    """The job's objective as a module around its network, so that `functional_call` can put weights in its place."""
+    """The jobs' objective as a module around their network, so that `functional_call` can put weights in its place."""
 
-    def __init__(self, module: nn.Module, job: LocalJob) -> None:
+    def __init__(self, module: nn.Module, united: United) -> None:
         super().__init__()
-        self.module, self.objective = module, job.objective
+        self.module, self.united = module, united
 
-    def forward(self, given: tuple[Any, ...], x: Tensor, y: Tensor) -> Tensor:
-        objective: Objective = self.objective(*given)
+    def forward(self, numbers: tuple[Tensor, ...], given: tuple[Any, ...], x: Tensor, y: Tensor) -> Tensor:
+        objective: Objective = self.united.of(numbers)(*given)
         return objective(self.module, x, y)
-
-
-def _architecture(module: nn.Module) -> tuple[object, ...]:
-    """What two modules must share to be one program: the class, the width and the scaler's factor, and every tensor's
-    shape."""
-    tensors = tuple((name, tensor.shape) for name, tensor in module.state_dict().items())
-    return type(module), getattr(module, "name", None), getattr(module, "factor", None), tensors
 
 
 def stack(values: Sequence[Nested]) -> Nested:

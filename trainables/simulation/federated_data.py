@@ -209,7 +209,8 @@ def _images(source: data.Dataset, device: torch.device) -> Images:
         return _MOVED[key]
     with warnings.catch_warnings():  # the maps are read-only; nothing here writes to them
         warnings.filterwarnings("ignore", message=".*not writable.*")
-        images = Images(*(torch.from_numpy(np.asarray(x)).to(device) for x in (source.train_x, source.test_x)))
+        train, test = (torch.from_numpy(np.asarray(x)).to(device) for x in (source.train_x, source.test_x))
+        images = Images(train, test, source.hash)
     if device.type != "cpu":
         _MOVED.clear()
         _MOVED[key] = images

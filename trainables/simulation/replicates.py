@@ -54,7 +54,10 @@ class Replicates:
 
     def step(self) -> list[Row]:
         """Runs one round for every seed; one row per seed, as in rounds.jsonl."""
-        return run_together(self.simulations)
+        rows = step_together([self])[0]
+        if isinstance(rows, Exception):
+            raise rows
+        return rows
 
     def save(self, path: str | Path) -> list[str]:
         """Writes everything that the next round depends on, atomically. What clients keep goes into files beside
@@ -169,6 +172,20 @@ class Replicates:
                 card = card_of_client(s.method, s.fed, network, details)
                 found.setdefault(s.fed.seed, {})[client] = params, card
         return found
+
+
+def step_together(trials: Sequence[Replicates]) -> list[list[Row] | Exception]:
+    """One round of every trial: its rows as from `Replicates.step`, or what that raises, which stops no other trial.
+
+    Trials may have any configurations. Clients that are stacked (executor `vmap`) and of equal shape are trained as one
+    program across trials and seeds; what a trial gets is to rounding what it gets by itself."""
+    done = iter(run_together([s for trial in trials for s in trial.simulations]))
+    found: list[list[Row] | Exception] = []
+    for trial in trials:
+        rows = [next(done) for _ in trial.seeds]
+        failed = next((row for row in rows if isinstance(row, Exception)), None)
+        found.append(failed or [row for row in rows if not isinstance(row, Exception)])
+    return found
 
 
 def _about(s: Simulation) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +35,10 @@ from trainables.simulation.checkpoint import from_tree, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
 from trainables.wire import ClientResult, OnePass, Params, Payload, Upload
+from trainables.worker.process import is_out_of_memory
 from trainables.worker.rounds_jsonl import Row as Row
+
+Done = TypeVar("Done")
 
 #: What `trainables.simulation.evaluation.global_metrics` returns, and that beside the `versions` of what was measured
 #: and whether the test set was.
@@ -201,7 +203,12 @@ class Simulation:
 
     def run_round(self) -> Row:
         """Runs the next round and returns its line of the record."""
-        return run_together([self])[0]
+        return _or_raised(run_together([self])[0])
+
+    def _run_by_itself(self) -> Row:
+        """The same where clients are not stacked."""
+        with arithmetic(self.fed.precision):
+            return self._run_one_by_one() if self.goes_one_by_one() else self._measured(*self._exchange())
 
     def _run_one_by_one(self) -> Row:
         """The next round of a method whose server goes over the uploads once: each client trains when the server asks
@@ -303,7 +310,19 @@ class Simulation:
     def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
         """Runs the next round without measuring its models; returns the start of its row and the clients' results."""
         with arithmetic(self.fed.precision):
-            return exchange_together([self])[0]
+            return self._exchange() if self.executor != "vmap" else _or_raised(exchange_together([self])[0])
+
+    def _exchange(self) -> tuple[Row, dict[int, ClientResult]]:
+        """The same where clients are not stacked."""
+        started, down = _now(self.fed.device), Counter(self._bytes("bytes_down", {}))
+        results = {
+            call.data.client: _client(self.method, call, self.graphs) for call in self._clients(self._cohort(), down)
+        }
+        return self._served(down, results, _now(self.fed.device) - started), results
+
+    def _tasks(self, down: Counter[str]) -> dict[int, Task]:
+        """What the next round's clients train, by client; counts what is sent to them."""
+        return {call.data.client: _task(self.method, call) for call in self._clients(self._cohort(), down)}
 
     def _cohort(self) -> Cohort:
         """The clients of the next round."""
@@ -517,41 +536,75 @@ class Simulation:
         self.progress = replace(self.progress, client_states=held["client_states"], personal=held["personal"])
 
 
-def run_together(simulations: Sequence[Simulation]) -> list[Row]:
-    """The next round of several simulations of one configuration, a line of the record for each; see
-    `exchange_together`."""
-    with arithmetic(simulations[0].fed.precision):
-        if all(simulation.goes_one_by_one() for simulation in simulations):
-            return [simulation._run_one_by_one() for simulation in simulations]
-        exchanged = exchange_together(simulations)
-        return [
-            simulation._measured(row, results)
-            for simulation, (row, results) in zip(simulations, exchanged, strict=True)
-        ]
+def run_together(simulations: Sequence[Simulation]) -> list[Row | Exception]:
+    """The next round of several simulations: for each its line of the record, or the exception that it ended with,
+    which ends no other one's round.
+
+    Stacked clients (executor `vmap`) are trained together, whatever their configurations and seeds, as in
+    `exchange_together`. Servers and evaluations follow one another."""
+    found: dict[int, Row | Exception] = {}
+    stacked: dict[str, list[int]] = {}
+    for place, simulation in enumerate(simulations):
+        if simulation.executor == "vmap":
+            stacked.setdefault(simulation.fed.precision, []).append(place)
+        else:
+            found[place] = _attempted(simulation._run_by_itself)
+    for precision, places in stacked.items():
+        with arithmetic(precision):
+            exchanged = exchange_together([simulations[place] for place in places])
+            for place, one in zip(places, exchanged, strict=True):
+                measured = simulations[place]._measured
+                found[place] = one if isinstance(one, Exception) else _attempted(measured, *one)
+    return [found[place] for place in range(len(simulations))]
 
 
-def exchange_together(simulations: Sequence[Simulation]) -> list[tuple[Row, dict[int, ClientResult]]]:
-    """The next round of several simulations of one configuration, without measuring their models.
+def exchange_together(
+    simulations: Sequence[Simulation],
+) -> list[tuple[Row, dict[int, ClientResult]] | Exception]:
+    """The next round of several simulations whose clients are stacked (executor `vmap`), without measuring their
+    models: trials and seeds are one more batch dimension. The time of all clients is divided evenly. In the place of
+    a simulation that fails is its exception.
 
-    Stacked clients (executor `vmap`) are trained across simulations, so that seeds are one more batch dimension; the
-    time of all clients is then divided evenly. In a loop the simulations follow one another."""
-    method, stacked = simulations[0].method, simulations[0].executor == "vmap"
-    if len(simulations) > 1 and not stacked:
-        return [one for simulation in simulations for one in exchange_together([simulation])]
-    started = _now(simulations[0].fed.device)
+    Where memory does not suffice for all of them, that is every one's exception; after any other failure of the common
+    program each is trained by itself, to know whose it is."""
+    started, device = _now(simulations[0].fed.device), simulations[0].fed.device
     downs = [Counter(s._bytes("bytes_down", {})) for s in simulations]
-    clients = (
-        simulation._clients(simulation._cohort(), down) for simulation, down in zip(simulations, downs, strict=True)
-    )
-    if stacked:
-        calls = [list(iterator) for iterator in clients]
-        done = iter(train_stacked(simulations[0].config, [_task(method, call) for call in chain(*calls)]))
-        results = [{call.data.client: next(done) for call in own} for own in calls]
+    tasks = [_attempted(s._tasks, down) for s, down in zip(simulations, downs, strict=True)]
+    able = [own for own in tasks if not isinstance(own, Exception)]
+    together = _attempted(train_stacked, [task for own in able for task in own.values()])
+    if isinstance(together, Exception) and len(able) > 1 and not is_out_of_memory(together):
+        parts = [_attempted(train_stacked, list(own.values())) for own in able]
+    elif isinstance(together, Exception):
+        parts = [together] * len(able)
     else:
-        graphs = simulations[0].graphs
-        results = [{call.data.client: _client(method, call, graphs) for call in own} for own in clients]
-    seconds = (_now(simulations[0].fed.device) - started) / len(simulations)
-    return [(s._served(down, done, seconds), done) for s, down, done in zip(simulations, downs, results, strict=True)]
+        done = iter(together)
+        parts = [[next(done) for _ in own] for own in able]
+    seconds, trained = (_now(device) - started) / len(simulations), iter(parts)
+    found: list[tuple[Row, dict[int, ClientResult]] | Exception] = []
+    for simulation, own, down in zip(simulations, tasks, downs, strict=True):
+        if isinstance(own, Exception):
+            found.append(own)
+        elif isinstance(results := next(trained), Exception):
+            found.append(results)
+        else:
+            of_clients = dict(zip(own, results, strict=True))
+            row = _attempted(simulation._served, down, of_clients, seconds)
+            found.append(row if isinstance(row, Exception) else (row, of_clients))
+    return found
+
+
+def _attempted(work: Callable[..., Done], *given: Any) -> Done | Exception:
+    """What it returns, or the exception that it raises."""
+    try:
+        return work(*given)
+    except Exception as error:
+        return error
+
+
+def _or_raised(found: Done | Exception) -> Done:
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _now(device: torch.device) -> float:
@@ -564,7 +617,7 @@ def _now(device: torch.device) -> float:
 def _task(method: Method, call: _ClientCall) -> Task:
     assert method.job is not None
     job = method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
-    return Task(job, job.data or call.data, call.rng)
+    return Task(call.config, job, job.data or call.data, call.rng)
 
 
 def _client(method: Method, call: _ClientCall, graphs: Graphs | None) -> ClientResult:

@@ -72,3 +72,28 @@ print("torch._dynamo" in sys.modules)
 def test_no_method_loads_the_compiler_and_pytorchs_own_optimisers_are_left_as_they_are() -> None:
     said = subprocess.run([sys.executable, "-c", _ROUNDS], capture_output=True, text=True, check=True).stdout.split()
     assert said == ["False", "True"]
+
+
+@pytest.mark.parametrize("momenta", [(0.0, 0.0, 0.0), (0.0, 0.5, 0.9)])
+@pytest.mark.parametrize("decays", [(0.0, 0.0, 0.0), (0.01, 0.0, 0.2)])
+def test_sgd_of_each_is_that_of_every_model(momenta: tuple[float, ...], decays: tuple[float, ...]) -> None:
+    """Stacked models with settings of their own against PyTorch's SGD of each, in float64."""
+    rates, generator = (0.1, 0.01, 1.0), torch.Generator().manual_seed(0)
+    starts, steps = (
+        [torch.randn(3, *shape, generator=generator).double() for shape in ((4, 2), (5,), ())] for _ in "ab"
+    )
+    stacked = [start.clone() for start in starts]
+    ours = optimisers.SGDOfEach(stacked, rates, momenta, decays)
+    for step in range(1, 4):
+        for weights, direction in zip(stacked, steps, strict=True):
+            weights.grad = direction * step
+        ours.step()
+    for k, (lr, momentum, decay) in enumerate(zip(rates, momenta, decays, strict=True)):
+        own = [start[k].clone() for start in starts]
+        plain = torch.optim.SGD(own, lr=lr, momentum=momentum, weight_decay=decay)
+        for step in range(1, 4):
+            for weights, direction in zip(own, steps, strict=True):
+                weights.grad = direction[k] * step
+            plain.step()
+        for mine, its in zip(stacked, own, strict=True):
+            torch.testing.assert_close(mine[k], its, rtol=1e-14, atol=1e-14)

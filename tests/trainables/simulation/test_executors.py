@@ -47,9 +47,9 @@ def results_of(s: Simulation, executor: str) -> list[ClientResult]:
         ]
     assert s.method.job is not None
     return train_stacked(
-        s.config,
         [
             Task(
+                s.config,
                 s.method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng),
                 call.data,
                 call.rng,
@@ -258,7 +258,7 @@ def test_seeds_are_one_more_batch_dimension(
     monkeypatch.setattr(
         executors,
         "_train_group",
-        lambda config, tasks, drawn: groups.append(len(tasks)) or train_group(config, tasks, drawn),
+        lambda tasks, drawn: groups.append(len(tasks)) or train_group(tasks, drawn),
     )
     values = {"partition": "iid", **more}
     pair, loops = ([simulation(name, toy, seed, executor=e, **values) for seed in (1, 2)] for e in ("vmap", "loop"))
@@ -287,7 +287,7 @@ def test_equal_shapes_share_a_program_and_others_do_not(toy: Path, monkeypatch: 
     monkeypatch.setattr(
         executors,
         "_train_group",
-        lambda config, tasks, drawn: groups.append(tuple(drawn.shape)) or train_group(config, tasks, drawn),
+        lambda tasks, drawn: groups.append(tuple(drawn.shape)) or train_group(tasks, drawn),
     )
     s = simulation("heterofl", toy, executor="vmap", rho=4, sigma=1, partition="iid")
     assert s.fed.widths == (0.5, 0.5, 0.5, 0.5)
@@ -369,7 +369,7 @@ def test_clients_whose_upload_was_lost_are_not_measured(toy: Path) -> None:
 
 @pytest.mark.numeric
 def test_recorded_steps_are_measured_by_the_loops_fine_tuning(toy: Path) -> None:
-    loop, recorded = simulated(toy, tuning(2)), simulated(toy, tuning(2))
+    loop, recorded = (simulated(toy, tuning(2), executor="loop") for _ in range(2))
     recorded.graphs = Graphs(recorded.config, lambda step: step)
     recorded.executor = "graph"
     assert rows(recorded, 2) == rows(loop, 2)
