@@ -261,9 +261,15 @@ def test_every_declared_table_is_recorded_whole_and_no_other() -> None:
         path = RECORDED / f"{name}.npz"
         table = curve_table.load(path)
         assert table.card["settings"]["declaration"] == declaration(spec), name
-        assert table.validation.shape == (spec.configurations, spec.seeds, spec.rounds), name
-        assert list(table.configurations) == spec.points() and table.seeds == spec.seed_numbers, name
+        seeds = (*spec.seed_numbers, *spec.further_seeds)
+        assert table.validation.shape == (spec.configurations, len(seeds), spec.rounds), name
+        assert list(table.configurations) == spec.points() and table.seeds == seeds, name
         assert tuple(table.also) == spec.others, name
-        assert sum(entry["federations"] for entry in table.card["made"]) == table.seconds.size, name
-        assert np.isfinite(table.validation).mean() > 0.5 and np.isfinite(table.seconds).mean() > 0.5, name
+        whole = table.whole
+        assert whole[:, : spec.seeds].all() and (whole[:, spec.seeds :].sum(axis=0) == spec.best).all(), name
+        assert (whole[:, spec.seeds :].sum(axis=1) % max(spec.further, 1) == 0).all(), "of the best all further seeds"
+        assert sum(entry["federations"] for entry in table.card["made"]) == whole.sum(), name
+        assert np.isfinite(table.validation[whole]).mean() > 0.5 and np.isfinite(table.seconds[whole]).mean() > 0.5, (
+            name
+        )
         assert path.stat().st_size < 2**20, name
