@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from analysis.stats import Paired, paired
@@ -55,7 +56,8 @@ def judge(
                 passed.discard(precision)
             rows.append(
                 [
-                    f"{method}, {values.get('model', 'auto')}, {values['rounds']} rounds",
+                    f"{method}, {values.get('model', 'auto')}, {Path(values.get('dataset', 'digits')).stem}, "
+                    f"{values['rounds']} rounds",
                     precision,
                     found.n,
                     100 * statistics.mean(plain.values()),

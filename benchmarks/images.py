@@ -10,6 +10,36 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import OUT
+from benchmarks.results import Case
+
+#: The images of a benchmark's federations, by the names that its tables give them.
+DIGITS, FASHION = "digits", "Fashion-MNIST"
+#: Training images of Fashion-MNIST, all there are.
+MOST = 60_000
+#: Training and test images of scikit-learn's digits, as the data set `digits` has them.
+AS_DIGITS = (1438, 359)
+
+
+def kinds(case: Case) -> tuple[str, ...]:
+    """The images that stand beside each other in a case: digits alone where it is only tried, and where Fashion-MNIST
+    is not on this machine, which it notes."""
+    from trainables import data
+
+    if case.quick:
+        return (DIGITS,)
+    if not data.is_ready("fmnist"):
+        case.notes.append("Fashion-MNIST is not on this machine (`make data` brings it): digits alone.")
+        return (DIGITS,)
+    return DIGITS, FASHION
+
+
+def file(images: str, train: int, test: int, side: int = 28, channels: int = 1) -> Path:
+    """The .npz file of these images, `DIGITS` or `FASHION`, with the shapes of `npz`."""
+    if images == DIGITS:
+        return npz(train, test, side, channels)
+    path = fashion(train, test, side, channels)
+    assert path is not None, "kinds() says whether it is there"
+    return path
 
 
 def npz(train: int, test: int, side: int = 28, channels: int = 1) -> Path:
@@ -32,20 +62,29 @@ def npz(train: int, test: int, side: int = 28, channels: int = 1) -> Path:
     return _kept(path, arrays)
 
 
-def fashion(train: int, test: int) -> Path | None:
-    """An .npz file like those of `npz`, of Fashion-MNIST's first images, 28×28; None where that is not on this machine:
-    it is not downloaded for a benchmark."""
+def fashion(train: int, test: int, side: int = 28, channels: int = 1) -> Path | None:
+    """An .npz file like those of `npz`, of Fashion-MNIST's first images, 28×28 or resized to 32×32, grey or repeated
+    over three channels; None where that is not on this machine: it is not downloaded for a benchmark."""
     from trainables import data
 
-    path = OUT / "data" / f"fmnist-{train}-{test}.npz"
+    name = {28: "fmnist", 32: "fmnist32"}[side]
+    path = OUT / "data" / f"fmnist-{train}-{test}-{channels}x{side}.npz"
     if path.exists():
         return path
-    if not data.is_ready("fmnist"):
+    if not data.is_ready(name):
         return None
-    found = data.load("fmnist")
-    images = {"x_train": found.train_x[:train, 0], "x_test": found.test_x[:test, 0]}
-    labels = {"y_train": found.train_y[:train], "y_test": found.test_y[:test]}
-    return _kept(path, {name: np.asarray(array) for name, array in (images | labels).items()})
+    found = data.load(name)
+    arrays: dict[str, np.ndarray] = {}
+    for part, count, x, y in (
+        ("train", train, found.train_x, found.train_y),
+        ("test", test, found.test_x, found.test_y),
+    ):
+        if count > len(x):
+            raise ValueError(f"Fashion-MNIST has {len(x)} {part} images, and {count} were asked for")
+        images = np.asarray(x[:count, 0])
+        arrays[f"x_{part}"] = images if channels == 1 else np.repeat(images[..., None], channels, axis=3)
+        arrays[f"y_{part}"] = np.asarray(y[:count])
+    return _kept(path, arrays)
 
 
 def _kept(path: Path, arrays: dict[str, np.ndarray]) -> Path:

@@ -7,6 +7,7 @@ federation."""
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,12 +56,13 @@ class Standin:
             products,
             diary,
         )
+        self._name = f"{os.getpid()}-{time.time_ns()}"
         self._note("begin")
 
     def _note(self, what: str) -> None:
         if self.diary is not None:
             with open(self.diary, "a", encoding="utf-8") as file:
-                file.write(json.dumps([what, time.time()]) + "\n")
+                file.write(json.dumps([what, time.time(), self._name]) + "\n")
 
     def step(self) -> list[dict[str, Any]]:
         import torch

@@ -208,6 +208,29 @@ def bare_trials(trials: int, rounds: int, products: int) -> Unit:
     return BareTrials(trials, rounds, products)
 
 
+class BareFederations:
+    """FedAvg's trials one after the other, each from its data on, without anything around them."""
+
+    def __init__(self, trials: int, rounds: int, values: Mapping[str, Any]) -> None:
+        self.trials, self.rounds, self.values = trials, rounds, values
+
+    def run(self) -> None:
+        from trainables.simulation.replicates import Replicates
+
+        for _ in range(self.trials):
+            trial = Replicates("fedavg", self.values, (0,))
+            for _ in range(self.rounds):
+                trial.step()
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+
+def bare_federations(trials: int, rounds: int, values: Mapping[str, Any]) -> Unit:
+    """What a search of federations runs, without the search."""
+    return BareFederations(trials, rounds, values)
+
+
 class GpuRounds(Rounds):
     """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done. In tests it may be the device
     that pretends to be one (`tests/pretend_device.py`)."""

@@ -7,7 +7,7 @@ import statistics
 from typing import Any
 
 from benchmarks.fingerprint import apart
-from benchmarks.images import fashion
+from benchmarks.images import AS_DIGITS, DIGITS, FASHION, file, kinds
 from benchmarks.measure import Arm, Processes, interleave, ratio
 from benchmarks.results import Case
 
@@ -21,8 +21,6 @@ needs for one of each kind: DHF trains its global model every fifth round.
 """
 #: The rounds of a unit, and how many times faster than plain it must be on digits.
 METHODS = {"dfrd": (1, 1.6), "fedkf": (2, 1.5), "fedmdcg": (1, 1.5), "dhf": (5, 1.15)}
-#: Images of Fashion-MNIST, as many as there are digits.
-REAL = (1438, 359)
 
 
 def small(method: str) -> dict[str, Any]:
@@ -38,17 +36,13 @@ def small(method: str) -> dict[str, Any]:
 def run(quick: bool) -> Case:
     case = Case("methods", TITLE, TEXT, quick=quick)
     rows = []
-    real = None if quick else fashion(*REAL)
-    if real is None and not quick:
-        case.notes.append("Fashion-MNIST is not on this machine (`make data` says how to get it): digits alone.")
+    there = kinds(case)
     for method, (rounds, must) in list(METHODS.items())[: 1 if quick else 4]:
-        for title, data in (("digits", None), ("Fashion-MNIST", real)):
-            if data is None and title != "digits":
-                continue
-            values = small(method) | ({"dataset": str(data)} if data else {})
-            found, lines = _measured(method, title, values, rounds, 1 if quick else 3 if data is None else 2)
+        for of in there:
+            values = small(method) | ({"dataset": str(file(of, *AS_DIGITS))} if of == FASHION else {})
+            found, lines = _measured(method, of, values, rounds, 1 if quick else 3 if of == DIGITS else 2)
             rows += lines
-            if data is None:
+            if of == DIGITS:
                 case.faster(f"{method}, whole rounds on digits against plain PyTorch", must, *found)
     case.table(
         "Seconds per round",

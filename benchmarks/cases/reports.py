@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.cases.client_round import federation
 from benchmarks.cases.search import search
+from benchmarks.images import DIGITS, kinds
 from benchmarks.measure import ROOT, environment, say
 from benchmarks.ray_process import CALLS
 from benchmarks.results import Case, Goal
@@ -41,7 +42,7 @@ def slopes(case: Case, folder: Path, quick: bool) -> None:
         )
         ends = [
             when
-            for what, when in map(json.loads, diary.read_text().splitlines())
+            for what, when, _ in map(json.loads, diary.read_text().splitlines())
             if what == "end" or (n == 1 and what == "round")
         ]
         return (ends[-1] - ends[first - 1]) / (len(ends) - first), found
@@ -109,16 +110,16 @@ def _ray(unguarded: bool) -> dict[str, float]:
     return found
 
 
-def memory(case: Case, folder: Path, quick: bool) -> None:
+def memory(case: Case, folder: Path, of: str, quick: bool) -> None:
     """Memory of a search of real federations with LeNet-5."""
-    values, _ = federation("lenet5", 28, 1, 2 if quick else 10, 2 if quick else 20)
+    values, _ = federation("lenet5", 28, 1, 2 if quick else 10, 2 if quick else 20, of=of)
     fixed = {
         key: value
         for key, value in values.items()
         if key not in ("rounds", "dataset", "local_steps", "batch_size", "lr")
     }
     found = search(
-        "search, memory",
+        f"search, memory, {of}",
         folder,
         real=True,
         memory=True,
@@ -128,8 +129,8 @@ def memory(case: Case, folder: Path, quick: bool) -> None:
             "slots": 2,
             "dataset": values["dataset"],
             "set": fixed | {"local_steps": values["local_steps"]},
-            "select_on": "test",
-            "name": "memory",
+            "metric": "test_global_accuracy",
+            "name": f"memory-{of}",
         },
     )
     sizes = found["memory"]
@@ -144,7 +145,7 @@ def memory(case: Case, folder: Path, quick: bool) -> None:
         ).stdout
     )
     case.table(
-        "Memory of a search with LeNet-5, two trials at once (largest proportional set size)",
+        f"Memory of a search with LeNet-5, {of}, two trials at once (largest proportional set size)",
         ("process", "MiB"),
         [
             ["a process that has imported PyTorch", alone],
@@ -154,7 +155,8 @@ def memory(case: Case, folder: Path, quick: bool) -> None:
             ["all", sizes["all"]],
         ],
     )
-    case.goals.append(Goal("One worker with LeNet-5", 450.0, sizes["worker"], least=False, unit=" MiB"))
+    if of == DIGITS:
+        case.goals.append(Goal("One worker with LeNet-5", 450.0, sizes["worker"], least=False, unit=" MiB"))
 
 
 def run(quick: bool) -> Case:
@@ -162,5 +164,6 @@ def run(quick: bool) -> Case:
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
         slopes(case, Path(made), quick)
         token(case, quick)
-        memory(case, Path(made), quick)
+        for of in kinds(case):
+            memory(case, Path(made), of, quick)
     return case

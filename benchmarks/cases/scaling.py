@@ -10,13 +10,13 @@ from typing import Any
 
 from benchmarks.cases.client_round import federation
 from benchmarks.cases.search import search
-from benchmarks.images import npz
+from benchmarks.images import DIGITS, MOST, kinds, npz
 from benchmarks.measure import Arm, Processes, interleave
 from benchmarks.results import Case
 
 TITLE = "Scaling"
 TEXT = """
-One trial on one thread with more and more clients (LeNet-5, five steps of 64 each; the data grows with them), with sub-models of falling width (the
+One trial on one thread with more and more clients (LeNet-5, five steps of 64 each; the data grows with them, and Fashion-MNIST has enough for a hundred), with sub-models of falling width (the
 DFRD's CNN; HeteroFL with one width for all clients), and searches with more and more trials (stand-ins that compute nothing, two at once, by the
 default sampler `ei`, by TPE and at random). Memory is one process's proportional set size.
 """
@@ -24,18 +24,21 @@ default sampler `ei`, by TPE and at random). Memory is one process's proportiona
 
 def run(quick: bool) -> Case:
     case = Case("scaling", TITLE, TEXT, quick=quick)
-    clients(case, quick)
+    for of in kinds(case):
+        clients(case, of, quick)
     widths(case, quick)
     trials(case, quick)
     return case
 
 
-def clients(case: Case, quick: bool) -> None:
-    """10 to 200 clients; seconds split into local training, server and evaluation."""
-    rows = []
+def clients(case: Case, of: str, quick: bool) -> None:
+    """10 to 200 clients, as far as there are images; seconds split into local training, server and evaluation."""
+    rows, steps, batch = [], 1 if quick else 5, 64
     for count in (2, 4) if quick else (10, 20, 50, 100, 200):
-        values, _ = federation("lenet5", 28, 1, count, 1 if quick else 5)
-        with Processes(f"scaling, {count} clients") as processes:
+        if of != DIGITS and count * steps * batch > MOST:
+            continue
+        values, _ = federation("lenet5", 28, 1, count, steps, batch, of)
+        with Processes(f"scaling, {count} clients, {of}") as processes:
             processes.start("fedtune", Arm("rounds", {"method": "fedavg", "values": values}))
             found = interleave(processes, {"fedtune": ["fedtune"]}, repeats=2 if quick else 3)["fedtune"]
             said = processes.describe("fedtune")
@@ -43,7 +46,10 @@ def clients(case: Case, quick: bool) -> None:
         rows.append(
             [count, statistics.median(found), *split, 1000 * statistics.median(found) / count, said["memory"]["pss"]]
         )
-    case.table("Clients", ("clients", "s/round", "training", "server", "evaluation", "ms per client", "PSS, MiB"), rows)
+    columns = ("clients", "s/round", "training", "server", "evaluation", "ms per client", "PSS, MiB")
+    case.table(f"Clients, {of}", columns, rows)
+    if of != DIGITS:
+        return
     case.curve(
         "Seconds per round against clients",
         "clients",
@@ -121,8 +127,8 @@ def trials(case: Case, quick: bool) -> None:
                 },
             )
             notes = [json.loads(line) for line in diary.read_text().splitlines()]
-            begin = min(when for what, when in notes if what == "begin")
-            ends = sorted(when for what, when in notes if what == "end")
+            begin = min(when for what, when, _ in notes if what == "begin")
+            ends = sorted(when for what, when, _ in notes if what == "end")
             series[sampler] = [(n, max(ends[n - 1] - begin, 1e-3)) for n in marks]
             before = (0, begin)
             for n in marks:

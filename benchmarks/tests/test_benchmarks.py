@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 from xml.etree import ElementTree
 
 import numpy as np
@@ -21,9 +22,13 @@ import pytest
 import torch
 
 from benchmarks import fingerprint, images, measure, page
-from benchmarks.cases import ORDER, OTHERS, pages
+from benchmarks.cases import ORDER, OTHERS, pages, reports
+from benchmarks.cases import search as search_case
 from benchmarks.reference import Optimised, Plain
 from benchmarks.results import Case, Goal
+from benchmarks.standin import Standin
+from fedtune.options import SearchRequest
+from fedtune.planning.plan import plan
 from tests.contracts.test_executors import exact_round, wide
 from tests.exact import assert_as_exact
 from tests.toy import write_toy
@@ -56,7 +61,7 @@ def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
     rows = {name: case["tables"][0]["rows"] for name, case in found.items()}
     # That all reach the same weights up to rounding is held to float64 below, where the processor does not matter.
     # In a server's many steps rounding turns decisions, so there the distance has no bound that fits every processor.
-    for name, arms, seconds in (("client_round", "plain optimised fedtune", 3), ("methods", "plain fedtune", 3)):
+    for name, arms, seconds in (("client_round", "plain optimised fedtune", 4), ("methods", "plain fedtune", 3)):
         by = {row[seconds - 1]: row for row in rows[name]}
         assert {*by} == {*arms.split()} and all(row[seconds] > 0 and math.isfinite(row[-1]) for row in by.values())
         assert by["plain"][-1] == 0
@@ -68,7 +73,7 @@ def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
     assert len(dealt) == 6 and all(row[3] == "refused" or int(row[3]) >= 10 for row in dealt)
     assert read[0][:2] == [200, 3]
     text = (tmp_path / "quick" / "performance.md").read_text()
-    assert "## FedAvg round, one thread" in text and "| LeNet-5 | 2 × 2 × 64 | plain |" in text
+    assert "## FedAvg round, one thread" in text and "| LeNet-5 | digits | 2 × 2 × 64 | plain |" in text
     assert not (tmp_path / "results.json").exists(), "a try is kept apart from figures"
 
 
@@ -184,20 +189,76 @@ def test_fingerprints_tell_how_far_apart_models_are() -> None:
     assert math.sqrt(sum(f * f for f in found) / len(found)) == pytest.approx(1e-3, rel=0.4)
 
 
-def test_real_images_are_the_first_of_fashion_mnist_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is downloaded for a benchmark."""
+@pytest.mark.parametrize(("side", "channels"), [(28, 1), (32, 3)])
+def test_real_images_are_the_first_of_fashion_mnist_or_none(
+    side: int, channels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is downloaded for a benchmark, and one that asks for more than there are is not given fewer."""
     monkeypatch.setattr(images, "OUT", tmp_path)
     monkeypatch.setattr("trainables.data.is_ready", lambda name: False)
-    assert images.fashion(3, 2) is None and not list(tmp_path.iterdir())
-    x, y = np.arange(5 * 28 * 28, dtype=np.uint8).reshape(5, 1, 28, 28), np.arange(5)
+    assert images.fashion(3, 2, side, channels) is None and not list(tmp_path.iterdir())
+    x, y = (np.arange(5 * side * side) % 251).astype(np.uint8).reshape(5, 1, side, side), np.arange(5)
     there = SimpleNamespace(train_x=x, train_y=y, test_x=x[::-1], test_y=y[::-1])
+    asked: list[str] = []
     monkeypatch.setattr("trainables.data.is_ready", lambda name: True)
-    monkeypatch.setattr("trainables.data.load", lambda name: there)
-    path = images.fashion(3, 2)
-    assert path is not None
-    with np.load(path) as found:
-        assert np.array_equal(found["x_train"], x[:3, 0]) and found["y_train"].tolist() == [0, 1, 2]
-        assert np.array_equal(found["x_test"], x[:2:-1, 0]) and found["y_test"].tolist() == [4, 3]
+    monkeypatch.setattr("trainables.data.load", lambda name: (asked.append(name), there)[1])
+    with pytest.raises(ValueError, match="Fashion-MNIST has 5 test images, and 6 were asked for"):
+        images.fashion(3, 6, side, channels)
+    path = images.file(images.FASHION, 3, 2, side, channels)
+    assert {*asked} == {{28: "fmnist", 32: "fmnist32"}[side]}
+    with np.load(path) as found, np.load(images.npz(3, 2, side, channels)) as like:
+        assert {name: (array.shape, array.dtype) for name, array in found.items() if name[0] == "x"} == {
+            name: (array.shape, array.dtype) for name, array in like.items() if name[0] == "x"
+        }
+        grey = (lambda x: x) if channels == 1 else (lambda x: np.stack([x] * channels, axis=-1))
+        assert np.array_equal(found["x_train"], grey(x[:3, 0])) and found["y_train"].tolist() == [0, 1, 2]
+        assert np.array_equal(found["x_test"], grey(x[:2:-1, 0])) and found["y_test"].tolist() == [4, 3]
+
+
+def test_real_images_stand_beside_digits_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try has digits alone, so that it stays quick."""
+    monkeypatch.setattr("trainables.data.is_ready", lambda name: True)
+    measured, tried, without = Case("c", "C"), Case("c", "C", quick=True), Case("c", "C")
+    assert images.kinds(measured) == (images.DIGITS, images.FASHION) and images.kinds(tried) == (images.DIGITS,)
+    monkeypatch.setattr("trainables.data.is_ready", lambda name: False)
+    assert images.kinds(without) == (images.DIGITS,)
+    assert [len(case.notes) for case in (measured, tried, without)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("case", ["search", "reports"])
+def test_searches_of_federations_can_be_planned(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of a benchmark are told their options as JSON, which no type checker reads."""
+    asked: list[dict[str, Any]] = []
+
+    def search(title: str, folder: Path, **task: Any) -> dict[str, Any]:
+        asked.append({"sampler": "random", "scheduler": "none", "space": "default"} | task["options"])
+        return {"seconds": 1.0, "memory": dict.fromkeys(("worker", "driver", "ray", "all"), 1.0)}
+
+    processes = MagicMock()
+    processes.return_value.__enter__.return_value.run.return_value = (1.0, [])
+    monkeypatch.setattr(images, "OUT", tmp_path)
+    monkeypatch.setattr(search_case, "Processes", processes)
+    monkeypatch.setattr(f"benchmarks.cases.{case}.search", search)
+    tried = Case(case, case, quick=True)
+    if case == "search":
+        search_case.trained(tried, tmp_path, images.DIGITS, trials=4, rounds=2, turns=1)
+    else:
+        reports.memory(tried, tmp_path, images.DIGITS, True)
+    found = plan(SearchRequest(method="fedavg", **asked[0] | {"name": tmp_path / "run"}))
+    assert (found.experiment.select_on, found.experiment.rounds) == ("test", asked[0]["rounds"])
+    assert set(found.space.search) & {"local_steps", "dataset"} == set(), "every trial does the same work"
+
+
+def test_a_trial_that_was_begun_again_counts_once(tmp_path: Path) -> None:
+    """As where Ray's servers were lost while it ran: its first seconds are not seconds of work."""
+    lines = [["begin", 1.0, "a"], ["begin", 4.0, "b"], ["begin", 10.0, "c"], ["round", 11.0, "c"], ["end", 12.0, "c"]]
+    (tmp_path / "diary").write_text("".join(json.dumps(line) + "\n" for line in [*lines, ["end", 5.5, "b"]]))
+    assert search_case.under_way(tmp_path / "diary") == 2.0 + 1.5
+    diary = tmp_path / "own"
+    trials = [Standin("fedavg", {"rounds": 1}, (0,), diary=str(diary)) for _ in range(2)]
+    trials[1].step()
+    (_, first, _), (_, began, name), (what, ended, same) = map(json.loads, diary.read_text().splitlines())
+    assert first <= began <= ended and (what, same) == ("end", name) and search_case.under_way(diary) == ended - began
 
 
 def test_without_pfllib_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
