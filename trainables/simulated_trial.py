@@ -75,7 +75,7 @@ class SimulatedTrial:
 
     # -- the trial's life ------------------------------------------------------------------------------------------
 
-    def begin(self, job: Job, *, on_gpu: bool) -> None:
+    def begin(self, job: Job, on_gpu: bool) -> None:
         """Begins a trial, or takes it up from its folder. on_gpu: whether this process was given a GPU or a part of
         one."""
         self.release()

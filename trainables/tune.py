@@ -1,5 +1,6 @@
 """One trial as Ray Tune sees it: a round per step. What simulates it is `trainables.simulated_trial`, without
-Ray; this file alone knows both."""
+Ray, in a fork that has imported PyTorch already (`trainables.fork_server`) or in this process; this file alone knows
+both. It imports PyTorch only where this process simulates."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import tune
@@ -18,12 +19,11 @@ from ray import tune
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import convert_all
-from trainables import models, own_code, own_metrics, registry
-from trainables.data import objects
-from trainables.simulated_trial import SimulatedTrial
-from trainables.simulation.replicates import Replicates
-from trainables.worker import process
-from trainables.worker.job import Job
+from trainables.fork_server import ForkedTrial
+
+if TYPE_CHECKING:
+    from trainables.simulated_trial import SimulatedTrial
+    from trainables.worker.job import Job
 
 
 def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
@@ -45,6 +45,11 @@ def federation(
     others. A step is a round, and its result has every metric of the round, mean over `seeds`; it is done after the
     last round. A dataset may also be arrays (x, y), a DataFrame or a data set of PyTorch, and a model a class. Raises
     `UserError` where a value cannot be used."""
+    from trainables import models, own_code, own_metrics, registry
+    from trainables.data import objects
+    from trainables.simulation.replicates import Replicates
+    from trainables.worker import process
+
     name = registry.named(method)
     if "dataset" in fixed:
         fixed["dataset"] = objects.reference(fixed["dataset"])
@@ -115,20 +120,36 @@ def _ask(actor: str, what: str, *given: Any) -> Any:
 
 
 class Trial(tune.Trainable):
-    """`config["job"]` is a `Job`. Its results are those of a `SimulatedTrial`, which this process hosts."""
+    """`config["job"]` is a `Job`. Its results are those of the `SimulatedTrial` that this process hosts, or a fork."""
 
-    _hosted: SimulatedTrial | None = None
+    _hosted: SimulatedTrial | ForkedTrial | None = None
+    #: What is told with the next result.
+    _note: str | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
-        # (Where no Ray runs, to ask for a machine's name would start one.)
-        self._hosted = SimulatedTrial(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+        self._hosted = self._host(config["job"].environment.forks)
         self.reset_config(config)
+
+    def _host(self, forks: str | None) -> SimulatedTrial | ForkedTrial:
+        """A fork of the fork server at `forks`, or this process where there is none."""
+        if forks is not None:
+            try:
+                return ForkedTrial(forks, ray.cloudpickle.dumps)
+            except OSError as error:
+                self._note = (
+                    f"The process from which trials fork cannot be reached ({error.strerror or error}). Processes of "
+                    "Ray simulate instead, which start more slowly."
+                )
+        from trainables.simulated_trial import SimulatedTrial
+
+        # (Where no Ray runs, to ask for a machine's name would start one.)
+        return SimulatedTrial(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         assert self._hosted is not None
         job: Job = new_config["job"]
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
-        self._hosted.begin(job, on_gpu=job.gpu_share > 0 and bool(ray.get_gpu_ids()))
+        self._hosted.begin(job, job.gpu_share > 0 and bool(ray.get_gpu_ids()))
         return True
 
     def cleanup(self) -> None:
@@ -138,6 +159,8 @@ class Trial(tune.Trainable):
     def step(self) -> dict[str, Any]:
         assert self._hosted is not None
         result = self._hosted.step()
+        if self._note is not None:
+            result["note"], self._note = " ".join(filter(None, (self._note, result.get("note")))), None
         ending = result.get("ending")
         # (Where no Ray runs, to ask for a machine's name would start one, or wait for one that is gone.)
         if ending is not None and ending.out_of_memory and ray.is_initialized():

@@ -24,6 +24,7 @@ from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.record.experiment import Placement
 from fedtune.record.provenance import shared_gpus, went_on
+from trainables.fork_server import socket_in
 
 
 class Stage(NamedTuple):
@@ -126,7 +127,7 @@ class _Driver:
                 self._simulate,
                 trackers,
             )
-            session.fit(scratch / str(self._sessions))
+            session.fit(scratch / str(self._sessions), socket_in(scratch))
             if session.end.failure is not None:
                 raise session.end.failure
             ended = queue.finished

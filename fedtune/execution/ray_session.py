@@ -80,13 +80,14 @@ class TuneSession(Searcher):
         #: Notes of trials that were told.
         self._told: set[str] = set()
 
-    def fit(self, scratch: Path) -> None:
-        """Calls Tune, which writes its files to `scratch`. Raises `ServersLost` where Ray's servers died."""
+    def fit(self, scratch: Path, forks: str | None) -> None:
+        """Calls Tune, which writes its files to `scratch`; trials fork from the server at `forks`, if there is one.
+        Raises `ServersLost` where Ray's servers died."""
         from trainables.tune import Trial, resources
         from trainables.worker.environment import Token
 
         with token(self.folder) as (path, content), contextlib.suppress(LeaveTune):
-            self._environment = dataclasses.replace(self._environment, token=Token(str(path), content))
+            self._environment = dataclasses.replace(self._environment, token=Token(str(path), content), forks=forks)
             if self.placement.address is not None:
                 self._begin_home(f"fedtune-{content}")
             tune.Tuner(

@@ -25,6 +25,7 @@ from fedtune.record.run_directory import absolute
 from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.run_folder import LOG
+from trainables import fork_server
 
 #: Set before Ray is imported; each is explained by what it switches off.
 ENVIRONMENT = {
@@ -96,7 +97,11 @@ def joined(
             yield folder
         elif address is None:
             cores = max(resources.cores(), round(trials * cpus))
-            with mps.beside(folder, gpus) as told, started(folder, cores=cores, with_gpus=gpus > 0):
+            with contextlib.ExitStack() as beside:
+                if gpus <= 0:
+                    beside.enter_context(fork_server.started(folder))
+                told = beside.enter_context(mps.beside(folder, gpus))
+                beside.enter_context(started(folder, cores=cores, with_gpus=gpus > 0))
                 if told is not None:
                     tell(told)
                 yield folder

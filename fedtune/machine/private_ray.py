@@ -10,8 +10,9 @@ user may look. So that folder is for this user alone (mode 0700) and has a name 
 the end. What a killed search left is removed by the next one: a folder of this user that no process holds. A search
 holds its folder by a lock on it, which the system lets go of when the process ends, however it ends.
 
-Most of the time that Ray takes to start is spent on imports: two to three CPU-seconds in each process that simulates.
-So those processes import as soon as they start and only once, and this process imports what it needs meanwhile.
+Most of the time that Ray takes to start is spent on imports. So its processes import what they need as soon as they
+start and only once, this process imports what it needs meanwhile, and trials fork from a process that has imported
+PyTorch (`trainables.fork_server`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from search_spaces.errors import UserError, short
 OBJECT_STORE = 100 << 20
 #: Ray prints nothing.
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
-#: Settings of Ray's servers. A trial's process imports the engine as soon as it starts. Ray is not to start processes
+#: Settings of Ray's servers. A trial's process imports Ray Tune as soon as it starts. Ray is not to start processes
 #: in advance: Tune gives its processes an environment of their own and so could not use them, and they would import
 #: everything for nothing.
 SERVERS = {"preload_python_modules": ["trainables.tune"], "prestart_worker_first_driver": False}
@@ -53,6 +54,8 @@ _OTHERS = (
     "RAY_AUTH_TOKEN",
     "RAY_ENABLE_K8S_TOKEN_AUTH",
 )
+#: What is imported while Ray's servers start: what starts trials, and what proposes their configurations.
+_AHEAD = ("trainables.tune", "scipy.stats.qmc")
 PREFIX = "fedtune-ray-"
 #: Where Ray keeps its files in it, in a folder of its own, as it lets everybody write to the one it is given; and the
 #: file of the token.
@@ -104,9 +107,10 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
 
 
 def _import_ahead() -> None:
-    """Imports what trials need; why it could not is told where it is needed."""
+    """Imports what is needed once Ray has started; why it could not is told where it is needed."""
     with contextlib.suppress(Exception):
-        importlib.import_module("trainables.tune")
+        for name in _AHEAD:
+            importlib.import_module(name)
 
 
 @contextlib.contextmanager

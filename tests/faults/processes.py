@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 #: In the environment of every process of the campaign: its own name, by which what is left of it is found again.
@@ -47,13 +47,25 @@ def command(pid: int) -> str:
 
 
 def named(root: int, kind: str) -> list[int]:
-    """Descendants that are Ray's `raylet`, its `gcs_server`, or a `worker` that runs a trial."""
-    wanted = {
-        "raylet": lambda line: line.split(" ")[0].endswith("/raylet"),
-        "GCS": lambda line: line.split(" ")[0].endswith("/gcs_server"),
-        "worker": lambda line: line.startswith("ray::") and not re.match(r"ray::(IDLE|\w+Agent)", line),
-    }[kind]
-    return sorted(pid for pid in below(root) if wanted(command(pid)))
+    """Descendants that are Ray's `raylet`, its `gcs_server`, an `actor` of Ray that runs a trial, the `fork server`, or
+    a `worker`, its fork that simulates."""
+    wanted: dict[str, Callable[[int], bool]] = {
+        "raylet": lambda pid: command(pid).split(" ")[0].endswith("/raylet"),
+        "GCS": lambda pid: command(pid).split(" ")[0].endswith("/gcs_server"),
+        "actor": lambda pid: re.match(r"ray::(?!IDLE|\w+Agent)", command(pid)) is not None,
+        "fork server": lambda pid: _forks(pid) and not _forks(_parent(pid)),
+        "worker": lambda pid: _forks(pid) and _forks(_parent(pid)),
+    }
+    return sorted(filter(wanted[kind], below(root)))
+
+
+def _forks(pid: int) -> bool:
+    return "trainables.fork_server" in command(pid)
+
+
+def _parent(pid: int) -> int:
+    status = _status(pid)
+    return 0 if status is None else status[1]
 
 
 def kill(pid: int) -> None:

@@ -68,6 +68,8 @@ class Environment:
     datasets: Mapping[str, str] = field(default_factory=dict)
     #: The name of the actor that writes for machines which do not see the run directory (`trainables.worker.home`).
     home: str | None = None
+    #: The socket of the process from which trials fork (`trainables.fork_server`); None where there is none.
+    forks: str | None = None
 
     @property
     def sees_folder(self) -> bool:
