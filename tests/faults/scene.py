@@ -302,6 +302,5 @@ def ended(run: Path) -> list[Path]:
 
 
 def _folders(run: Path, *states: str) -> list[Path]:
-    with contextlib.closing(StudyFile(run)) as study:
-        numbers = [trial.number for trial in study.trials() if trial.state.name in states]
+    numbers = [trial.number for trial in StudyFile(run).trials() if trial.state.name in states]
     return [run / run_folder.trial_folder(number) for number in numbers]
