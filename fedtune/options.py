@@ -364,7 +364,7 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
         str | Path | Sequence[str | Path],
         Option(
             help="Begin with the best points of an earlier run, and with its results where they hold; may be given "
-            "more than once.",
+            "more than once. none: begin also without what the runs beside it say of noise.",
             group="how",
             value="RUN",
             complete="runs",

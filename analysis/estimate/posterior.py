@@ -20,7 +20,8 @@ X      what is added as the values stand for last ones: most where federations w
 
 Where only the mean over several seeds is known, that is the mean of their y_is.
 
-l, ρ and u take the values of a small grid, each with the weight that the data give it (their evidence); μ and v have
+l, ρ and u take the values of a small grid, each with the weight that the data give it (their evidence) and that it had
+before (`analysis.estimate.prior`); μ and v have
 flat priors and are integrated out, which makes every belief a mixture of Student's t distributions with n - 1 degrees
 of freedom (Gelman et al., Bayesian Data Analysis, ch. 14; Rasmussen and Williams 2006, ch. 2 and 5). Nothing is
 optimised, so nothing depends on where an optimiser starts, and a noise that few values cannot tell widens the interval.
@@ -36,15 +37,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.estimate.prior import FLAT, Prior
+
 Floats = NDArray[np.float64]
 
-#: Lengths, as multiples of the root of the number of parameters; u; ρ. By analysis of variance of the last values u is
-#: 0.2 on `fedavg`, 1.6 on `mixed` and 5.7 on `dfrd_alpha_lambda`, the recorded tables by which defaults are chosen. The
-#: largest is above these: from one seed u is a guess, and too narrow an interval misleads more than too wide a one.
-#: With 8 in its place, 90 % intervals after early stopping held 73 times of 100 on these tables in place of 81.
-LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.8)
-SHARED = (0.0, 1.0, 16.0)
-NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 #: c: an unstable configuration differs from what its neighbours say as configurations do that are far from each other.
 UNSTABLE = 1.0
 #: Parts of the mixture with less weight than this are left out.
@@ -87,10 +83,11 @@ class Part:
 
 
 class Posterior:
-    """Beliefs about the means over all seeds of m configurations, from n federations."""
+    """Beliefs about the means over all seeds of m configurations, from n federations. `grid`: what is believed of l, ρ
+    and u."""
 
-    def __init__(self, parts: Sequence[Part], freedom: int, last_round: float = 0.0) -> None:
-        self.parts, self.freedom, self.last_round = parts, freedom, last_round
+    def __init__(self, parts: Sequence[Part], freedom: int, last_round: float = 0.0, grid: Prior = FLAT) -> None:
+        self.parts, self.freedom, self.last_round, self.grid = parts, freedom, last_round, grid
         self.weights = np.array([part.weight for part in parts])
 
     @cached_property
@@ -128,11 +125,13 @@ class Posterior:
         """The beliefs about these `ones` alone, and at the last place about the mean of all `others`, each with the
         covariances with all of them. All have values, run, or are asked for `jointly`."""
         rows, places = list(ones), list(others)
-        return Posterior([_reduced(part, rows, places) for part in self.parts], self.freedom, self.last_round)
+        return Posterior(
+            [_reduced(part, rows, places) for part in self.parts], self.freedom, self.last_round, self.grid
+        )
 
     def foreseen(self, running: Sequence[int]) -> Posterior:
         """The beliefs after one more value of each of the configurations `running`, which moves no mean."""
-        return Posterior([_foreseen(part, running) for part in self.parts], self.freedom, self.last_round)
+        return Posterior([_foreseen(part, running) for part in self.parts], self.freedom, self.last_round, self.grid)
 
     def _mixed(self, means: Sequence[Floats], scales: Sequence[Floats]) -> Floats:
         """(m,): the variance of a mixture of t distributions, by part their centres and squared scales (m,)."""
@@ -224,14 +223,14 @@ def _central(weights: Floats, freedom: Floats, centre: Floats, squares: Floats, 
     return bound((1 - level) / 2), bound((1 + level) / 2)
 
 
-def posterior(found: Federations) -> Posterior:
+def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     """The beliefs after `found`: at least two federations."""
     n, m = len(found.value), len(found.points)
     known = found.points[: m - found.asked]
     centre, spread = float(found.value.mean()), float(found.value.std())
     if np.ptp(found.value) == 0:  # (the mean of equal values may differ from them by a rounding)
         nothing = np.zeros((m, len(known)))
-        return Posterior([Part(1.0, np.full(m, centre), nothing[:, 0], nothing, 0.0, 0.0)], n - 1)
+        return Posterior([Part(1.0, np.full(m, centre), nothing[:, 0], nothing, 0.0, 0.0)], n - 1, grid=prior)
     y = (found.value - centre) / spread
     together = found.shares @ found.shares.T
     alone = np.diag(np.diag(together))
@@ -240,10 +239,10 @@ def posterior(found: Federations) -> Posterior:
     apart = np.eye(m, len(known)) * cliffs[:, None]
     added = found.extra / spread**2 + alone * cliffs[found.configuration]
     last_round = found.last_round / spread**2
-    alike = {(noise, u): max(noise, last_round) * u for noise, u in itertools.product(NOISES, SHARED)}
+    alike = {(noise, u): max(noise, last_round) * u for noise, u in itertools.product(prior.noises, prior.shared)}
     between = distances(found.points, known)
     solved = []
-    for length in LENGTHS:
+    for length in prior.lengths:
         signal = matern(between, length, found.points.shape[1]) + apart
         cross = signal[:, found.configuration]
         here = cross[found.configuration]
@@ -251,14 +250,24 @@ def posterior(found: Federations) -> Posterior:
             _Solved(y, signal, cross, here, noise, shared, shared * together + noise * alone + added)
             for (noise, _), shared in alike.items()
         ]
+    kinds = [np.array(list(one.values())) for one in (prior.lengths, prior.noises, prior.shared)]
     evidence = np.array([one.evidence for one in solved])
-    weights = np.exp(evidence - evidence.max())
+    before = kinds[0][:, None, None] * kinds[1][:, None] * kinds[2]
+    weights = (before / before.max()).ravel() * np.exp(evidence - evidence.max())
+    grid = _marginal((weights / weights.sum()).reshape(before.shape), prior)
     weights[weights < LEAST * weights.sum()] = 0
     weights /= weights.sum()
     parts = [s.part(float(w), centre, spread, 1 + cliffs) for w, s in zip(weights, solved, strict=True) if w > 0]
     if found.running:
         parts = [_foreseen(part, found.running) for part in parts]
-    return Posterior(parts, n - 1, found.last_round)
+    return Posterior(parts, n - 1, found.last_round, grid)
+
+
+def _marginal(weights: Floats, prior: Prior) -> Prior:
+    """The weights (l, ρ, u) of the grid's points, of each value by itself."""
+    kinds = (prior.lengths, prior.noises, prior.shared)
+    sums = (weights.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3))
+    return Prior(*(dict(zip(kind, map(float, one), strict=True)) for kind, one in zip(kinds, sums, strict=True)))
 
 
 def _reduced(part: Part, ones: list[int], others: list[int]) -> Part:

@@ -38,6 +38,7 @@ import numpy as np
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.ends import Measured, ends_of
 from analysis.estimate.posterior import Federations, Floats, Posterior, averaged, posterior
+from analysis.estimate.prior import FLAT, Prior
 from analysis.estimate.stability import unstable
 from search_spaces import run_folder
 from search_spaces.metrics import is_unreached
@@ -148,6 +149,7 @@ def standing(
     running: Sequence[FrozenTrial] = (),
     *,
     jointly: bool = False,
+    prior: Prior = FLAT,
 ) -> Standing | None:
     """The standing after these trials of a search for one metric, or None where fewer than two federations ran to
     their end.
@@ -155,7 +157,8 @@ def standing(
     sign: 1 where more is better, -1 where less is. by_seed: of trials over several seeds, the curves by seed; without
     it a trial counts as one federation. candidates: configurations of which nothing is known, as (values, Optuna's
     distributions) by name; the belief covers them too. running: trials under way, of which it is known where they are
-    (`posterior.Federations`). jointly: whether it is asked too what the candidates tell of one another."""
+    (`posterior.Federations`). jointly: whether it is asked too what the candidates tell of one another. prior: what is
+    known of the model from elsewhere."""
     found = _measured(trials, sign, by_seed or {})
     if sum(m.complete for m in found) < 2:
         return None
@@ -186,12 +189,12 @@ def standing(
     further = {configuration(trial) for trial in trials if trial.user_attrs.get(run_folder.CONFIRMS)}
     confirmed = None
     if further and not candidates and not running and len(further) < len(keys):
-        confirmed = standing([trial for trial in trials if configuration(trial) in further], sign, by_seed)
+        confirmed = standing([trial for trial in trials if configuration(trial) in further], sign, by_seed, prior=prior)
     all_seeds = len({seed for m in found for seed in m.seeds})
     seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
     return Standing(
         tuple(first[i].number for i in range(len(keys))),
-        posterior(federations),
+        posterior(federations, prior),
         tuple(seeds),
         all_seeds,
         sign,

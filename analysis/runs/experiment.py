@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from analysis.runs.file_record import OWN, Count, FileRecord, Flag, Must, Positive, Text, TextOrNothing
+from analysis.estimate.prior import Prior
+from analysis.runs.file_record import (
+    OWN,
+    Count,
+    FileRecord,
+    Flag,
+    Must,
+    Positive,
+    Text,
+    TextOrNothing,
+    Texts,
+    is_record,
+)
 from analysis.runs.shapes import (
     MOST_TRIALS,
     Shape,
@@ -35,6 +47,37 @@ _MAPPING = Must("a mapping", mapping(lambda _: True))
 _AMOUNT = Must("a number of at least 0", is_number(0))
 
 
+def _is_weight(value: Any) -> bool:
+    """Whether this is a value of the model's grid and its weight."""
+    return each(is_number(0), 2)(value) and len(value) == 2 and value[1] > 0
+
+
+_WEIGHTS = Must("a list of values of at least 0, each with its weight, above 0", each(_is_weight, 1))
+
+
+@dataclass(frozen=True)
+class Learnt(FileRecord):
+    """What earlier searches say of the model of the estimate (`analysis.estimate.prior`)."""
+
+    #: Their names.
+    runs: Texts
+    #: Of lengths, of noise and of what a seed does to all alike: pairs of a value and its weight.
+    lengths: Annotated[tuple[Sequence[float], ...], _WEIGHTS]
+    noises: Annotated[tuple[Sequence[float], ...], _WEIGHTS]
+    shared: Annotated[tuple[Sequence[float], ...], _WEIGHTS]
+
+    @classmethod
+    def of(cls, runs: Sequence[str], prior: Prior) -> Learnt:
+        """The record of what these runs said."""
+        kinds = (prior.lengths, prior.noises, prior.shared)
+        return cls(tuple(runs), *(tuple([value, weight] for value, weight in kind.items()) for kind in kinds))
+
+    @property
+    def prior(self) -> Prior:
+        """The weights by value."""
+        return Prior(*({float(v): float(w) for v, w in kind} for kind in (self.lengths, self.noises, self.shared)))
+
+
 @dataclass(frozen=True)
 class ExperimentRecord(FileRecord):
     """What `experiment.yaml` holds. A search gives every trial all of `seeds`, a race one of them
@@ -42,7 +85,7 @@ class ExperimentRecord(FileRecord):
     trial i the seed `seeds[i]`."""
 
     gone: ClassVar[Shape] = {"prior": Must("a number in [0, 1]", is_number(0, 1))}
-    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED, "log": [], "storage": None}
+    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED, "log": [], "storage": None, "learnt": None}
 
     name: Text
     kind: Annotated[Literal["search", "run"], Must("search or run", one_of("search", "run"))]
@@ -94,6 +137,11 @@ class ExperimentRecord(FileRecord):
     #: So many federations at the end are further seeds of the configurations that may be the best
     #: (`fedtune.decisions.confirmation`), among the `trials` or within the `budget`.
     confirm: Count = 0
+    #: What earlier searches say of the model of the estimate, as it was when the search began
+    #: (`fedtune.planning.earlier_searches`).
+    learnt: Annotated[Learnt | None, Must("runs, lengths, noises and shared, or null", none_or(is_record(Learnt)))] = (
+        None
+    )
     #: What a configuration must keep to be selected (`search_spaces.requirements`).
     require: Annotated[tuple[str, ...], Must("a list of requirements such as val_wlp>=0.3", each(is_text))] = ()
     #: Whether this search is one method's part of `fedtune auto`, which decides how many trials it gets.

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from analysis.runs.mappings import read_yaml
@@ -77,6 +78,11 @@ class FileRecord:
         if wrong:
             raise UserError(*wrong)
         return _made(cls, rest)
+
+    @classmethod
+    def of_checked(cls, data: Mapping[str, Any]) -> Self:
+        """The record of a mapping in a file that was read, and so has been checked."""
+        return _made(cls, data)
 
 
 class FolderRecord(FileRecord):
@@ -165,6 +171,8 @@ def _typed(kind: Any, value: Any) -> Any:
     """A field's value as its type has it."""
     if isinstance(kind, type) and issubclass(kind, FileRecord):
         return _made(kind, value)
+    if isinstance(kind, UnionType):  # `X | None`
+        return None if value is None else _typed(get_args(kind)[0], value)
     if get_origin(kind) is tuple:
         listed = value if isinstance(value, list) else [value]
         return tuple(_typed(get_args(kind)[0], one) for one in listed)

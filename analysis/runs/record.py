@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import race
+from analysis.runs.experiment import Learnt
 from search_spaces.files import shown
 
 
@@ -89,6 +90,12 @@ class Record:
                 if isinstance(part, Mapping) and number in (part.get("trials") or []):
                     return part
         return self.provenance
+
+    @cached_property
+    def learnt(self) -> Learnt | None:
+        """What was known from earlier searches when this one began."""
+        found = self.experiment.get("learnt")
+        return None if found is None else Learnt.of_checked(found)
 
     @cached_property
     def varied(self) -> Sequence[Mapping[str, Any]]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
+from analysis.estimate.prior import FLAT
 from analysis.estimate.winner import BySeed
 from analysis.runs import pareto, race
 from analysis.runs.conditions import conditions, holds, show
@@ -338,7 +339,17 @@ class Run:
 
     def believed(self, candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Standing | None:
         """What the trials say, also of `candidates` (`analysis.estimate.standing`); requirements are no part of it."""
-        return standing(self.frozen, 1.0 if self.maximise else -1.0, self._by_seed, candidates)
+        sign, learnt = 1.0 if self.maximise else -1.0, self.record.learnt
+        prior = FLAT if learnt is None else learnt.prior
+        return standing(self.frozen, sign, self._by_seed, candidates, prior=prior)
+
+    @cached_property
+    def by_itself(self) -> Standing | None:
+        """What the trials that ran here say, and nothing that was known from earlier searches; None where `standing`
+        is."""
+        if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
+            return None
+        return standing(self.frozen[self.taken :], 1.0 if self.maximise else -1.0, self._by_seed)
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:

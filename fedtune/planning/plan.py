@@ -23,8 +23,9 @@ from fedtune.decisions.race import MOST
 from fedtune.execution import trackers
 from fedtune.machine import resources
 from fedtune.options import AUTO, MAX_SEEDS, AutoRequest, RunRequest, SearchRequest, own_samplers
-from fedtune.planning import checks, configuration
+from fedtune.planning import checks, configuration, warm_start
 from fedtune.planning.checks import RUNS, named_folder, seconds_of
+from fedtune.planning.earlier_searches import note, said_before
 from fedtune.planning.objects import spelled
 from fedtune.planning.preflight import Checked, preflight, under_conditions
 from fedtune.planning.selection import Selection, selectable, selected_by
@@ -126,7 +127,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
     earlier = []
     if isinstance(request, SearchRequest):
         keys = {*(dimension.key for _, dimension in space.dimensions()), *space.vary}
-        earlier = opened(option.several(request.warm_start), request.method, keys, problems)
+        earlier = opened(warm_start.named(request.warm_start, problems), request.method, keys, problems)
     middle = {**subject.values, **middle_values((*space.search.values(), *space.vary.values()))}
     device = device_of(packing.gpus, request.address)
     data, required = request.data_dir, tuple(one.metric for one in selection.require)
@@ -145,6 +146,8 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
         return Plan(subject.folder, experiment, space, facts, notes, checked.values)
     start = known(experiment, space, facts, earlier)
+    alone = warm_start.NONE in option.several(request.warm_start)
+    said = None if alone else said_before(subject.folder, experiment, space, facts)
     notes = (
         *_notes(request, experiment, space),
         *_few_validated(experiment, checked),
@@ -152,9 +155,11 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         *_at_once(request, start.experiment),
         *subject.notes,
         *start.notes,
+        *note(said),
     )
     facts |= start.facts
-    return Plan(subject.folder, start.experiment, space, facts, notes, checked.values, request, start.taken)
+    made = dataclasses.replace(start.experiment, learnt=said)
+    return Plan(subject.folder, made, space, facts, notes, checked.values, request, start.taken)
 
 
 def _experiment(
@@ -318,7 +323,13 @@ def _combination(
 ) -> None:
     """Adds a problem for choices that each are possible and cannot be combined."""
     search = space.search
-    conditions_allow(space, budget.sampler, problems, races=budget.seed_rounds > 0, starts=bool(request.warm_start))
+    conditions_allow(
+        space,
+        budget.sampler,
+        problems,
+        races=budget.seed_rounds > 0,
+        starts=bool(warm_start.named(request.warm_start, [])),
+    )
     several = len(selection.metric) > 1
     if budget.seed_rounds and several:
         problems.append("A race compares one metric. Give one --metric, or leave --race out.")

@@ -39,6 +39,7 @@ from analysis.runs import Run
 from analysis.runs import load_run as load
 from analysis.runs import run_names as names
 from analysis.runs.mappings import read_json
+from fedtune import option
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.optuna_samplers import STARTUP
@@ -207,10 +208,20 @@ def _shown(values: Mapping[str, Value]) -> str:
     )
 
 
-#: The option that names earlier runs.
-OPTION = "--warm-start"
+#: The option that names earlier runs, and what it is given for none at all.
+OPTION, NONE = "--warm-start", "none"
 #: Parameters that runs of earlier versions do not record, and the values that they have there.
 UNSAID = {"own_metrics": "none"}
+
+
+def named(given: object, problems: list[str]) -> tuple[str, ...]:
+    """The runs that the option names; none of `none`, beside which there can be no other."""
+    paths = option.several(given)
+    if NONE not in paths:
+        return paths
+    if len(paths) > 1:
+        problems.append(f"{OPTION} must be runs, or {NONE} alone, got {', '.join(map(str, paths))}. Leave {NONE} out.")
+    return ()
 
 
 def opened(paths: Sequence[str], method: str, keys: Set[str], problems: list[str]) -> list[Run]:

@@ -8,6 +8,7 @@ from scipy import integrate, stats
 
 from analysis.estimate import posterior as module
 from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
+from analysis.estimate.prior import LENGTHS, NOISES, SHARED, Prior
 
 POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
 
@@ -28,11 +29,9 @@ GUESSED[np.ix_([0, 3], [0, 3])] = [[0.03, 0.02], [0.02, 0.03]]
 FOUND = federations([0.2, 0.5, 0.4, 0.9, 0.7, 0.6], [0, 1, 1, 2, 3, 3], [0, 0, 1, 0, 0, 1], extra=GUESSED)
 
 
-def only(monkeypatch, length, noise, share):
+def only(length, noise, share):
     """A grid of one point."""
-    monkeypatch.setattr(module, "LENGTHS", (length,))
-    monkeypatch.setattr(module, "NOISES", (noise,))
-    monkeypatch.setattr(module, "SHARED", (share,))
+    return Prior({length: 1.0}, {noise: 1.0}, {share: 1.0})
 
 
 def covariance(found, length, noise, share):
@@ -60,10 +59,9 @@ FALLEN = dataclasses.replace(FOUND, unstable=(1, 3), last_round=0.02)
 
 @pytest.mark.parametrize("found", [FOUND, MEAN, FALLEN])
 @pytest.mark.parametrize(("length", "noise", "share"), [(0.4, 0.3, 0.3), (0.0, 1.0, 0.0), (0.8, 0.03, 0.6)])
-def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, noise, share, found):
+def test_means_are_those_of_a_regression_with_a_vague_mean(length, noise, share, found):
     """μ ~ N(0, 10⁶ v) in place of a flat prior; the t's scale is the generalised least squares' residual."""
-    only(monkeypatch, length, noise, share)
-    belief = posterior(found)
+    belief = posterior(found, only(length, noise, share))
     k = covariance(found, length, noise, share)
     vague = 1e6
     y, n = found.value, len(found.value)
@@ -88,7 +86,7 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(monkeypatch, length, 
 
 def test_the_mean_of_two_federations_tells_what_both_tell(monkeypatch):
     """What no configuration explains in the mean is the mean of what it does not in both: the same covariance."""
-    only(monkeypatch, 0.4, 0.3, 4.0)
+    grid = only(0.4, 0.3, 4.0)
     rests, construct = [], module._Solved.__init__
 
     def remembered(self, *given):
@@ -97,18 +95,18 @@ def test_the_mean_of_two_federations_tells_what_both_tell(monkeypatch):
 
     monkeypatch.setattr(module._Solved, "__init__", remembered)
     average = np.array([[0.5, 0.5, 0], [0, 0, 1]])
-    posterior(federations([0.2, 0.4, 0.7], [0, 0, 1], [0, 1, 2]))
-    posterior(Federations(POINTS, np.array([0, 1]), average, np.array([0.3, 0.7]), np.zeros((2, 2))))
+    posterior(federations([0.2, 0.4, 0.7], [0, 0, 1], [0, 1, 2]), grid)
+    posterior(Federations(POINTS, np.array([0, 1]), average, np.array([0.3, 0.7]), np.zeros((2, 2))), grid)
     both, mean = rests
     np.testing.assert_allclose(mean, average @ both @ average.T)
 
 
-def test_the_weights_are_integrals_of_the_likelihood(monkeypatch):
-    """Two lengths, two noises: weights against ∫ N(contrasts; 0, vK) dv/v, where contrasts do not know μ."""
-    monkeypatch.setattr(module, "LENGTHS", (0.0, 0.8))
-    monkeypatch.setattr(module, "NOISES", (0.1, 1.0))
-    monkeypatch.setattr(module, "SHARED", (0.3,))
-    belief = posterior(FOUND)
+@pytest.mark.parametrize(("long", "noisy"), [(0.5, 0.5), (0.75, 0.2)])
+def test_the_weights_are_integrals_of_the_likelihood(long, noisy):
+    """Two lengths, two noises: weights against ∫ N(contrasts; 0, vK) dv/v, where contrasts do not know μ, times those
+    that they had before; of each value by itself the sum over the other's."""
+    prior = Prior({0.0: 1 - long, 0.8: long}, {0.1: 1 - noisy, 1.0: noisy}, {0.3: 1.0})
+    belief = posterior(FOUND, prior)
     n = len(FOUND.value)
     contrasts = np.linalg.svd(np.eye(n) - 1 / n)[0][:, : n - 1].T
     likelihoods = []
@@ -116,16 +114,20 @@ def test_the_weights_are_integrals_of_the_likelihood(monkeypatch):
         for noise in (0.1, 1.0):
             k = contrasts @ covariance(FOUND, length, noise, 0.3) @ contrasts.T
             density = lambda u, k=k: stats.multivariate_normal(cov=np.exp(u) * k).pdf(contrasts @ FOUND.value)  # noqa: E731
-            likelihoods.append(integrate.quad(density, -15, 10, limit=400)[0])
+            before = prior.lengths[length] * prior.noises[noise]
+            likelihoods.append(before * integrate.quad(density, -15, 10, limit=400)[0])
     expected = np.array(likelihoods) / sum(likelihoods)
     np.testing.assert_allclose([part.weight for part in belief.parts], expected, rtol=1e-5)
+    assert belief.grid.lengths == pytest.approx({0.0: expected[0] + expected[1], 0.8: expected[2] + expected[3]})
+    assert belief.grid.noises == pytest.approx({0.1: expected[0] + expected[2], 1.0: expected[1] + expected[3]})
+    assert belief.grid.shared == pytest.approx({0.3: 1.0})
 
 
 def test_parts_that_weigh_next_to_nothing_are_left_out():
     known = np.random.default_rng(0).random((12, 1))
     found = posterior(federations(np.sin(9 * known[:, 0]), range(12), [0] * 12, points=known))
     weights = [part.weight for part in found.parts]
-    every = len(module.LENGTHS) * len(module.NOISES) * len(module.SHARED)
+    every = len(LENGTHS) * len(NOISES) * len(SHARED)
     assert len(weights) < every and sum(weights) == pytest.approx(1)
     assert min(weights) >= 1e-3, "after the others have gone every one weighs more than before"
 
@@ -278,10 +280,10 @@ def test_beside_others_what_is_unknown_of_all_cancels():
     assert (believed.beside(range(4)) < 0.5 * believed.variance).all()
 
 
-def test_what_runs_moves_no_mean_and_leaves_less_unknown(monkeypatch):
+def test_what_runs_moves_no_mean_and_leaves_less_unknown():
     """Against the information form: a value more adds 1/σ² to the precision where it is."""
-    only(monkeypatch, 0.4, 0.3, 0.6)
-    plain, beside = posterior(FOUND), posterior(dataclasses.replace(FOUND, running=(1, 3, 3)))
+    grid = only(0.4, 0.3, 0.6)
+    plain, beside = posterior(FOUND, grid), posterior(dataclasses.replace(FOUND, running=(1, 3, 3)), grid)
     (before,), (after,) = plain.parts, beside.parts
     extra = after.own + after.shared + module.LEAST * before.square.max()
     values = np.diag([0.0, 1.0, 0.0, 2.0]) / extra
@@ -291,15 +293,15 @@ def test_what_runs_moves_no_mean_and_leaves_less_unknown(monkeypatch):
     np.testing.assert_array_equal(after.mean, before.mean)
 
 
-def test_what_runs_and_has_no_value_yet_tells_of_its_neighbours(monkeypatch):
-    only(monkeypatch, 0.4, 0.3, 0.6)
+def test_what_runs_and_has_no_value_yet_tells_of_its_neighbours():
+    grid = only(0.4, 0.3, 0.6)
     points = np.vstack([POINTS, [[0.5, 0.5], [0.51, 0.5], [0.0, 1.0]]])
     given = dataclasses.replace(FOUND, points=points, asked=2)
-    plain, beside = posterior(given), posterior(dataclasses.replace(given, running=(4,)))
+    plain, beside = posterior(given, grid), posterior(dataclasses.replace(given, running=(4,)), grid)
     # Of the asked ones by the information form, where all configurations are among the known ones.
     running = (4, 4, 1)
-    (part,) = posterior(dataclasses.replace(given, running=running)).parts
-    (before,) = posterior(dataclasses.replace(given, asked=0)).parts
+    (part,) = posterior(dataclasses.replace(given, running=running), grid).parts
+    (before,) = posterior(dataclasses.replace(given, asked=0), grid).parts
     extra = before.own + before.shared + module.LEAST * before.square.max()
     values = np.diag([running.count(place) / extra for place in range(7)])
     expected = np.linalg.inv(np.linalg.inv(before.covariance) + values)

@@ -169,7 +169,7 @@ def test_a_configuration_that_failed_on_one_seed_cannot_win():
 def test_a_stopped_trial_of_several_seeds_is_the_mean_over_these(monkeypatch):
     """Not a federation on one more seed, beside which a seed's shared part would look small."""
     seen = []
-    monkeypatch.setattr(winner, "posterior", lambda found: (seen.append(found), posterior(found))[1])
+    monkeypatch.setattr(winner, "posterior", lambda found, prior: (seen.append(found), posterior(found, prior))[1])
     by_seed = {0: {3: {2: 0.4}, 5: {2: 0.6}}, 1: {3: {2: 0.5}, 5: {2: 0.7}}, 2: {3: {1: 0.1}, 5: {1: 0.3}}}
     given = trials((0.01, [0.2, 0.5]), (0.02, [0.3, 0.6]), (0.03, [0.2], TrialState.PRUNED))
     found = standing(given, 1.0, by_seed)

@@ -1,0 +1,140 @@
+"""What a search learns from those beside it: of which, from what, and that it stays what it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analysis.estimate import estimate, standing
+from analysis.estimate.prior import FLAT, learnt
+from analysis.runs import Run, load_run
+from analysis.runs.experiment import Learnt
+from fedtune.planning.earlier_searches import note, said_before
+from fedtune.planning.warm_start import named
+from fedtune.record.experiment import Experiment
+from search_spaces import run_folder
+from search_spaces.space import Space
+from tests.fedtune.conftest import experiment, space
+from tests.fedtune.played import FACTS, begin, play, searched
+
+#: Of the search to come.
+OURS = {"seeds": (7, 8)}
+
+
+def said(folder: Path, where: Space | None = None, facts: Any = FACTS, **changes: Any) -> Learnt | None:
+    made = experiment(folder, **{**OURS, **changes})
+    return said_before(folder, made, space() if where is None else where, facts)
+
+
+def grid(run: Run) -> Any:
+    """What a run's own trials say."""
+    found = standing(run.frozen[run.taken :], 1.0, run._by_seed)
+    assert found is not None
+    return found.belief.grid
+
+
+def test_it_learns_from_all_that_searched_the_same(tmp_path: Path) -> None:
+    """On other data and other seeds too; the record is the mean of their weights with what nobody knows."""
+    one = searched(tmp_path / "one")
+    other = searched(tmp_path / "other", seeds=(2, 3), facts={**FACTS, "dataset": {"name": "toy", "hash": "d2"}})
+    found = said(tmp_path / "new")
+    assert found is not None and found.runs == ("one", "other")
+    assert found.prior == learnt([grid(one), grid(other)])
+    assert found.prior.noises != FLAT.noises
+    assert note(found) == [
+        "What is said of the winner begins with how noisy earlier searches of this space were (one, other); "
+        "--warm-start none begins without."
+    ]
+
+
+def wider() -> Space:
+    usual = space()
+    return dataclasses.replace(
+        usual, search={**usual.search, "alpha": dataclasses.replace(usual.search["alpha"], high=1.5, grid=None)}
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"where": wider()},
+        {"method": "fedprox", "where": dataclasses.replace(space(), method="fedprox")},
+        {"metric": ("val_wlp",)},
+        {"metric": ("val_global_accuracy", "val_wlp")},
+        {"select_on": "test"},
+        {"seeds": (1, 2)},
+        {"seeds": (1,)},
+    ],
+)
+def test_it_learns_nothing_from_others(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Another space, method or measure; the same federations, of which one seed in common is enough."""
+    searched(tmp_path / "one")
+    assert said(tmp_path / "new", **changes) is None and note(None) == []
+
+
+def test_other_federations_of_the_same_seeds_do_count(tmp_path: Path) -> None:
+    searched(tmp_path / "one")
+    assert said(tmp_path / "new", seeds=(0, 1), values={"rounds": 9, "lr": 0.1}) is not None
+    assert said(tmp_path / "new", seeds=(0, 1)) is None
+
+
+def test_a_folder_that_is_damaged_or_something_else_is_passed_by(tmp_path: Path) -> None:
+    """Nobody asked for what stands beside the search."""
+    one = searched(tmp_path / "one")
+    shutil.copytree(one.path, tmp_path / "torn")
+    (tmp_path / "torn" / run_folder.STUDY).write_text("no journal")
+    shutil.copytree(one.path, tmp_path / "without")
+    (tmp_path / "without" / run_folder.EXPERIMENT).unlink()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "file.txt").write_text("mine")
+    found = said(tmp_path / "new")
+    assert found is not None and found.runs == ("one",)
+    assert said(tmp_path / "nowhere" / "new") is None
+
+
+def test_few_federations_say_nothing(tmp_path: Path) -> None:
+    searched(tmp_path / "one", trials=4, seeds=(0,))
+    assert said(tmp_path / "new") is None
+
+
+def test_results_taken_from_another_run_are_not_counted_twice(tmp_path: Path) -> None:
+    old = searched(tmp_path / "elsewhere" / "old")
+    begin(tmp_path / "runs" / "mine", old, sampler="random", scheduler="none", trials=6)
+    mine = play(tmp_path / "runs" / "mine")
+    assert mine.taken == 6
+    found = said(tmp_path / "runs" / "new")
+    assert found is not None and found.prior == learnt([grid(mine)])
+    whole = standing(mine.frozen, 1.0, mine._by_seed)
+    assert whole is not None and found.prior != learnt([whole.belief.grid])
+
+
+def test_what_was_learnt_is_recorded_and_moves_the_estimate_alone(tmp_path: Path) -> None:
+    """The same trials as without it; read from the record, whatever becomes of the run that said it."""
+    one = searched(tmp_path / "one")
+    found = said(tmp_path / "new")
+    plain = searched(tmp_path / "plain" / "new", **OURS)
+    begin(tmp_path / "new", sampler="random", scheduler="none", trials=6, learnt=found, **OURS)
+    after = play(tmp_path / "new", sessions=3)
+    assert [(t.params, t.values) for t in after.frozen] == [(t.params, t.values) for t in plain.frozen]
+    assert after.estimate != plain.estimate and plain.estimate is not None
+    by_hand = standing(after.frozen, 1.0, after._by_seed, prior=learnt([grid(one)]))
+    assert by_hand is not None and after.estimate == estimate(by_hand, ends=(0.0, 1.0), paper=after.paper)
+    shutil.rmtree(one.path)
+    again = load_run(tmp_path / "new")
+    assert again.estimate == after.estimate
+    written = yaml.safe_load((tmp_path / "new" / run_folder.EXPERIMENT).read_text())["learnt"]
+    assert written["runs"] == ["one"] and written["shared"][0][0] == 0.0
+    assert Experiment.of(again).learnt == found and Experiment.of(plain).learnt is None
+
+
+def test_none_stands_alone() -> None:
+    problems: list[str] = []
+    assert named("none", problems) == () and not problems
+    assert named(["runs/a", "runs/b"], problems) == ("runs/a", "runs/b") and not problems
+    assert named(["runs/a", "none"], problems) == ()
+    assert problems == ["--warm-start must be runs, or none alone, got runs/a, none. Leave none out."]
