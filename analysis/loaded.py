@@ -35,7 +35,7 @@ from analysis.pivots import Pivots, of_runs
 from analysis.report.conditions import by_condition, conditions_recorded
 from analysis.report.files import PICTURES, table_page, write_figure, write_picture
 from analysis.report.page import escape, write
-from analysis.report.table_picture import table_picture, text_table_picture
+from analysis.report.table_picture import text_table_picture
 from analysis.report.trials import trials
 from analysis.reproduce.folder import ReproductionRecord, load_made
 from analysis.reproduce.joint_table import Joined, joined
@@ -109,10 +109,8 @@ class Loaded:
             return write_figure(self.figure(name, **options), figure_named(name), target, wanted)
         found, down = self._table(name, options), options.get("down") or ()
         if wanted in PICTURES:
-            table = (
-                text_table_picture(found.printed(down)) if isinstance(found, Pivots) else table_picture(*_cells(found))
-            )
-            return write_picture(table, target, wanted)
+            printed = found.printed(down) if isinstance(found, Pivots) else found.printed()
+            return write_picture(text_table_picture(printed), target, wanted)
         if wanted == "csv":
             return write(target, found.csv() if isinstance(found, Pivots) else self._recorded(name, found).csv())
         return write(target, _text(found, wanted, down))
@@ -180,11 +178,6 @@ def _one_condition(run: Run, where: Mapping[str, Any] | None, name: str) -> Run:
     raise UserError(
         f"{name} is drawn for one condition of the experiment. Choose one, such as {how}. There are: {every}."
     )
-
-
-def _cells(found: Table) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table as text."""
-    return [column.title for column in found.columns], found.cells()
 
 
 def _text(found: Table | Pivots, kind: str, down: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -38,20 +39,31 @@ class _Plan:
         return self.edges[position], self.edges[position + 1]
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """The texts and the lines, as Plotly's annotations and shapes."""
+
+    texts: list[dict[str, Any]] = field(default_factory=list)
+    rules: list[dict[str, Any]] = field(default_factory=list)
+
+
 def text_table_picture(table: TextTable) -> go.Figure:
     """The table as a figure of its own size."""
     plan = _plan(table, stacked=False)
     if plan.edges[-1] > BROAD and any(shown.bracket for line in table.cells for shown in line):
         plan = _plan(table, stacked=True)
-    figure = go.Figure()
+    drawn = _Drawn()
     width = max(LEAST, plan.edges[-1] + MARGIN)
-    y = _paragraphs(figure, [f"<b>{text(line)}</b>" for line in _wrapped(table.title, width, CHARACTER)], MARGIN, LINE)
-    y = _head(figure, table, plan, y + 6)
-    y = _body(figure, table, plan, y)
+    y = _paragraphs(drawn, [f"<b>{text(line)}</b>" for line in _wrapped(table.title, width, CHARACTER)], MARGIN, LINE)
+    y = _head(drawn, table, plan, y + 6)
+    y = _body(drawn, table, plan, y)
     notes = [text(line) for note in table.notes for line in _wrapped(note, width, NARROW)]
-    y = _paragraphs(figure, notes, y + 8, NOTE, small=True)
-    style.base(figure)
+    y = _paragraphs(drawn, notes, y + 8, NOTE, small=True)
+    figure = style.base(go.Figure())
+    # At once: Plotly looks at all that are there whenever one is added.
     figure.update_layout(
+        annotations=drawn.texts,
+        shapes=drawn.rules,
         width=round(width),
         height=round(y + MARGIN),
         margin={"l": 0, "r": 0, "t": 0, "b": 0},
@@ -89,50 +101,50 @@ def _lines(shown: TextCell, stacked: bool) -> list[str]:
     return [part for part in (shown.value, shown.bracket) if part] if stacked else [shown.text]
 
 
-def _head(figure: go.Figure, table: TextTable, plan: _Plan, y: float) -> float:
+def _head(drawn: _Drawn, table: TextTable, plan: _Plan, y: float) -> float:
     """The lines above the columns from `y` on; returns where they end."""
     count, right = len(table.sides), plan.edges[-1]
-    _rule(figure, plan.edges[0], right, y, 1.6)
+    _rule(drawn, plan.edges[0], right, y, 1.6)
     levels = table.head()
     for level, labels in enumerate(levels):
         last, start, middle = level == len(levels) - 1, count, y + LINE / 2 + 3
         for label, span in labels:
             low, high = plan.edges[start], plan.edges[start + span]
-            _write(figure, f"<b>{text(label)}</b>", (low + high) / 2, middle, "center")
+            _write(drawn, f"<b>{text(label)}</b>", (low + high) / 2, middle, "center")
             if not last:
-                _rule(figure, low + PAD / 2, high - PAD / 2, y + LINE + 5, 0.8)
+                _rule(drawn, low + PAD / 2, high - PAD / 2, y + LINE + 5, 0.8)
             start += span
         if last:
             for i, side in enumerate(table.sides):
-                _write(figure, f"<b>{text(side)}</b>", plan.edges[i] + PAD, middle, "left")
+                _write(drawn, f"<b>{text(side)}</b>", plan.edges[i] + PAD, middle, "left")
         y += LINE + 6
-    _rule(figure, plan.edges[0], right, y, 1.0)
+    _rule(drawn, plan.edges[0], right, y, 1.0)
     return y
 
 
-def _body(figure: go.Figure, table: TextTable, plan: _Plan, y: float) -> float:
+def _body(drawn: _Drawn, table: TextTable, plan: _Plan, y: float) -> float:
     """The rows from `y` on; returns where they end."""
     count, right = len(table.sides), plan.edges[-1]
     for position, (cells, before) in enumerate(zip(table.cells, table.before(), strict=True)):
         if count > 1 and position and before[0][1]:
-            _rule(figure, plan.edges[0], right, y + 1, 0.5)
+            _rule(drawn, plan.edges[0], right, y + 1, 0.5)
         tall = max(len(_lines(shown, plan.stacked)) for shown in cells)
         for i, (label, span) in enumerate(before):
             if span:
-                _write(figure, text(label), plan.edges[i] + PAD, y + LINE / 2 + 3, "left")
+                _write(drawn, text(label), plan.edges[i] + PAD, y + LINE / 2 + 3, "left")
         for i, shown in enumerate(cells):
             low, high = plan.column(count + i)
             mark: Callable[[str], str] = _bold if shown.best else _under if shown.tied else str
             for down, line in enumerate(_lines(shown, plan.stacked)):
-                _write(figure, mark(text(line)), (low + high) / 2, y + LINE * (down + 0.5) + 3, "center")
+                _write(drawn, mark(text(line)), (low + high) / 2, y + LINE * (down + 0.5) + 3, "center")
         y += LINE * tall + 6
-    _rule(figure, plan.edges[0], right, y, 1.6)
+    _rule(drawn, plan.edges[0], right, y, 1.6)
     return y
 
 
-def _paragraphs(figure: go.Figure, lines: Sequence[str], y: float, height: float, *, small: bool = False) -> float:
+def _paragraphs(drawn: _Drawn, lines: Sequence[str], y: float, height: float, *, small: bool = False) -> float:
     for line in lines:
-        _write(figure, line, MARGIN, y + height / 2, "left", small=small)
+        _write(drawn, line, MARGIN, y + height / 2, "left", small=small)
         y += height
     return y
 
@@ -141,23 +153,15 @@ def _wrapped(raw: str, width: float, character: float) -> Iterator[str]:
     yield from textwrap.wrap(raw, max(20, int((width - 2 * MARGIN) / character)))
 
 
-def _write(figure: go.Figure, shown: str, x: float, y: float, anchor: str, *, small: bool = False) -> None:
-    figure.add_annotation(
-        text=shown,
-        x=x,
-        y=y,
-        xref="x",
-        yref="y",
-        xanchor=anchor,
-        yanchor="middle",
-        showarrow=False,
-        borderpad=0,
-        font={"size": SMALL if small else SIZE, "color": style.MUTED if small else style.INK},
-    )
+def _write(drawn: _Drawn, shown: str, x: float, y: float, anchor: str, *, small: bool = False) -> None:
+    font = {"size": SMALL if small else SIZE, "color": style.MUTED if small else style.INK}
+    place = {"x": x, "y": y, "xref": "x", "yref": "y", "xanchor": anchor, "yanchor": "middle"}
+    drawn.texts.append({"text": shown, **place, "showarrow": False, "borderpad": 0, "font": font})
 
 
-def _rule(figure: go.Figure, left: float, right: float, y: float, width: float) -> None:
-    figure.add_shape(type="line", x0=left, x1=right, y0=y, y1=y, line={"color": style.INK, "width": width})
+def _rule(drawn: _Drawn, left: float, right: float, y: float, width: float) -> None:
+    line = {"color": style.INK, "width": width}
+    drawn.rules.append({"type": "line", "x0": left, "x1": right, "y0": y, "y1": y, "line": line})
 
 
 def _bold(shown: str) -> str:
@@ -166,30 +170,3 @@ def _bold(shown: str) -> str:
 
 def _under(shown: str) -> str:
     return f"<u>{shown}</u>"
-
-
-def table_picture(head: Sequence[str], rows: Sequence[Sequence[str]]) -> go.Figure:
-    """A table as a figure, for pictures. Cells may hold the markup that Plotly reads."""
-    widest = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
-    line = {"color": style.GRID}
-    figure = go.Figure(
-        go.Table(
-            columnwidth=[min(40, max(9, width)) for width in widest],
-            header={
-                "values": [f"<b>{text(title)}</b>" for title in head],
-                "align": "left",
-                "fill": {"color": style.PAPER},
-                "line": line,
-            },
-            cells={
-                "values": [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in head],
-                "align": "left",
-                "fill": {"color": style.PAPER},
-                "line": line,
-                "height": 26,
-            },
-        )
-    )
-    style.base(figure)
-    figure.update_layout(height=70 + 27 * len(rows), margin={"l": 10, "r": 10, "t": 10, "b": 10})
-    return figure
