@@ -35,6 +35,11 @@ def decimals(metric: str) -> int:
     return 2 if metric in PERCENT else _DECIMALS.get(known.unit, 4) if known else 4
 
 
+def scale(metric: str) -> float:
+    """What a recorded value of the metric is multiplied by for display (100 for shares shown in per cent)."""
+    return 100.0 if metric in PERCENT else 1.0
+
+
 def text(raw: object) -> str:
     """`raw` as text in which Plotly finds no HTML, and nothing that can hide or turn round other text."""
     return html.escape(visible(str(raw)), quote=False)
@@ -217,8 +222,8 @@ class Labels:
         return f"{title} [{unit_text}]" if unit and unit_text else title
 
     def scale(self, name: str) -> float:
-        """What a recorded value of the metric is multiplied by for display (100 for shares shown in per cent)."""
-        return 100.0 if name in PERCENT else 1.0
+        """As the function of this name."""
+        return scale(name)
 
     def shown(self, name: str, value: float | None) -> str:
         """A metric's value as it is printed: `87.3 %`, `0.412 nats`."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.labels import PERCENT
+from analysis.labels import PERCENT, scale
 from analysis.published.agreement import AGREES, DISAGREES, LEVEL, UNKNOWN, judge
 from analysis.stats import summarise
 
@@ -172,7 +172,6 @@ def _verdict(run: Run, line: Published, dataset: str, configs: Mapping[int, Mapp
         f"{c.key} {c.sign} {c.value:g}" if isinstance(c.value, float) else f"{c.key} {c.sign} {c.value}"
         for c in line.settings
     )
-    unit = 100.0 if line.metric in PERCENT else 1.0
     if line.region:
         theirs = f"{'high' if line.readout.endswith('high') else 'low'} inside the region"
     else:
@@ -187,7 +186,7 @@ def _verdict(run: Run, line: Published, dataset: str, configs: Mapping[int, Mapp
         return Verdict(line, what, theirs, "–", UNTRIED)
     best = min(matching, key=lambda n: (run.trials.set_index("number")["value"][n] * (-1 if run.maximise else 1), n))
     values = run.peak(best, line.metric) if line.readout == "best" else run.last(best, line.metric)
-    ours = summarise([unit * value for value in values.values()])
+    ours = summarise([scale(line.metric) * value for value in values.values()])
     if not ours.n:
         return Verdict(line, what, theirs, "–", UNTRIED, f"{line.metric} was not measured")
     text = f"{ours.shown()} (trial {best}, n = {ours.n})"

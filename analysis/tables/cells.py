@@ -18,6 +18,7 @@ from analysis.labels import Labels, text
 from analysis.runs import Run, run_names
 from analysis.runs.conditions import means, show
 from search_spaces.errors import UserError, unknown
+from search_spaces.metrics import METRICS
 from search_spaces.parameter import canonical
 
 #: The value of each key of `by`.
@@ -169,6 +170,12 @@ def _order(runs: Sequence[Run], key: str, present: Sequence[Any]) -> list[Any]:
         every = [*rest, *listed]
         return sorted(every, reverse=any(isinstance(value, float) for value in every))
     return [*listed, *rest]
+
+
+def reading(metric: str, readout: str) -> str:
+    """In which round a metric is read, as `Cell.values` and `Run.over_seeds` have it: the last one, or its own best
+    one."""
+    return "last" if readout == "last" else METRICS[metric].direction if metric in METRICS else "maximize"
 
 
 def condition_label(labels: Labels, key: str, value: Any) -> str:

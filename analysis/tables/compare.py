@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 
 from analysis import machines
-from analysis.labels import PERCENT, Labels, decimals, unit_in_files
+from analysis.labels import PERCENT, Labels, decimals, scale, unit_in_files
 from analysis.runs import Paths, Run, load_runs, run_names
 from analysis.stats import Paired, Summary, holm, paired, summarise
 from analysis.tables import partitions
+from analysis.tables.cells import reading
 from analysis.tables.differences import Values, data_sets, differences, differences_table, lengths
 from analysis.tables.table import Column, Table
 from search_spaces.errors import UserError, unknown
@@ -44,7 +45,7 @@ class ComparedRun:
     @property
     def scale(self) -> float:
         """100 for accuracies, which are shown in per cent."""
-        return 100.0 if self.metric in PERCENT else 1.0
+        return scale(self.metric)
 
     @property
     def digits(self) -> int:
@@ -263,8 +264,7 @@ def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[ComparedRun
 
 def seed_values(run: Run, metric: str, readout: str = "last") -> dict[int, float]:
     """The run's value of the metric by seed."""
-    direction = METRICS[metric].direction if metric in METRICS else "maximize"
-    return run.over_seeds(metric, "last" if readout == "last" else direction)
+    return run.over_seeds(metric, reading(metric, readout))
 
 
 def _chooser(runs: Sequence[Run], metric: str) -> str:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from analysis.labels import PERCENT, Labels, decimals, number, unit_in_files
+from analysis.labels import Labels, decimals, number, scale, unit_in_files
 from analysis.stats import Summary, holm, paired, summarise
-from analysis.tables.cells import Cells, Condition, condition_label
+from analysis.tables.cells import Cells, Condition, condition_label, reading
 from analysis.tables.table import Table
 from analysis.tables.typesetting import EMPTY, TextCell, TextTable
 from search_spaces.errors import UserError, unknown
-from search_spaces.metrics import METRICS, waits
+from search_spaces.metrics import waits
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -166,8 +166,8 @@ class Pivot:
 
 def pivot(found: Cells, metric: str, bracket: str | None = None, readout: str = "last") -> Pivot:
     """The table of `metric` over these cells, with another metric in `bracket`s where one is given."""
-    direction, how = _direction(metric), _how(metric, readout)
-    inside = (bracket, _how(bracket, readout)) if bracket else None
+    direction, how = reading(metric, "best"), reading(metric, readout)
+    inside = (bracket, reading(bracket, readout)) if bracket else None
     entries: dict[tuple[str, Condition], PivotCell] = {}
     for condition in found.conditions:
         values = {row: cell.values(metric, how) for row in found.rows if (cell := found.of(row, condition)) is not None}
@@ -212,15 +212,6 @@ def _column(
             trial=None if cell.part.kind == "run" else cell.part.best,
         )
     return entries
-
-
-def _direction(metric: str) -> str:
-    return METRICS[metric].direction if metric in METRICS else "maximize"
-
-
-def _how(metric: str, readout: str) -> str:
-    """In which round a metric is read: the last one, or its own best one."""
-    return "last" if readout == "last" else _direction(metric)
 
 
 def printed(
@@ -287,8 +278,4 @@ def to_json(tables: Sequence[Pivot]) -> list[dict[str, Any]]:
 
 
 def _shown(summary: Summary, metric: str) -> str:
-    return summary.shown(_unit(metric), decimals(metric))
-
-
-def _unit(metric: str) -> float:
-    return 100.0 if metric in PERCENT else 1.0
+    return summary.shown(scale(metric), decimals(metric))
