@@ -6,6 +6,7 @@ ORDER = (
     "methods",
     "client_passes",
     "two_cores",
+    "start",
     "search",
     "reports",
     "pages",
