@@ -6,7 +6,10 @@ hints of the class that is asked for. Tensors come back bit for bit, with their 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
+import mmap
 import os
 import types
 import typing
@@ -21,6 +24,8 @@ from search_spaces.files import open_plain, replacing
 
 #: Bytes from which on a file is mapped: of a shorter one that takes longer than reading, and spares little.
 MAPPED = 1 << 26
+#: What Linux calls MADV_PAGEOUT (5.4 and newer; Python's mmap does not name it): pages go, and what they hold stays.
+_PAGE_OUT = 21
 
 
 def to_tree(value: Any) -> Any:
@@ -60,6 +65,20 @@ def count_bytes(tree: Any) -> int:
 def on_cpu(tree: Any) -> bool:
     """Whether all tensors in `tree` are in this machine's own memory."""
     return all(tensor.device.type == "cpu" for tensor in _tensors(tree))
+
+
+def page_out(tree: Any) -> None:
+    """Gives back the memory that tensors mapped from a file take, until they are read again; what they hold stays, also
+    where it was changed in place. Does nothing on other systems than Linux."""
+    with contextlib.suppress(OSError, AttributeError):
+        advise = ctypes.CDLL(None).madvise
+        for tensor in _tensors(tree):
+            if tensor.device.type == "cpu":
+                storage = tensor.untyped_storage()
+                begin = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+                length = storage.data_ptr() + storage.nbytes() - begin
+                if length > 0:
+                    advise(ctypes.c_void_p(begin), ctypes.c_size_t(length), _PAGE_OUT)
 
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:

@@ -31,7 +31,7 @@ from trainables.models.precision import arithmetic
 from trainables.params import WeightedSum, count_bytes, equal, is_same, put, versions
 from trainables.rng import Rng
 from trainables.simulation import attack, evaluation, executors, federated_data, kept_images
-from trainables.simulation.checkpoint import from_tree, to_tree
+from trainables.simulation.checkpoint import from_tree, page_out, to_tree
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import Task, train_stacked
 from trainables.wire import ClientResult, OnePass, Params, Payload, Upload
@@ -111,6 +111,8 @@ class _Returned:
         self.sent |= attack.sent(s.method.client_network(s.config, s.fed, client), result.upload)
         if result.client_state is not None:
             before, now = s.progress.client_states.get(client), result.client_state
+            if before is not None and s.read_back.pop(client, None) is before:
+                page_out(to_tree(before))
             # What changed is told by identity (`trainables.simulation.client_files`); a method may change in place.
             self.client_states[client] = copy.copy(now) if now is before else now
         self.numbers[client] = {"train_loss": result.loss} | dict(result.metrics)
@@ -196,6 +198,8 @@ class Simulation:
         self.may_end: Callable[[int], bool] = lambda round_: False
         #: By round whether it is measured on the test set. (A clock may answer `may_end`, and is asked once.)
         self._tested: dict[int, bool] = {}
+        #: By client the state that was read back from a file, which may be mapped from there.
+        self.read_back: dict[int, Any] = {}
         #: The global models of the last evaluated round, with what was measured of them.
         self.remembered: list[Remembered] = []
         rng = self.fed.rng.child("init")
@@ -533,6 +537,8 @@ class Simulation:
         held: dict[str, dict[int, Any]] = {name: dict(getattr(self.progress, name)) for name in OF_CLIENTS}
         for (name, client), tree in found.items():
             held[name][client] = from_tree(OF_CLIENTS[name](self.method), tree)
+            if name == "client_states":
+                self.read_back[client] = held[name][client]
         self.progress = replace(self.progress, client_states=held["client_states"], personal=held["personal"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from search_spaces import run_folder
 from tests.contracts.test_methods import values_for
-from trainables.simulation import checkpoint, client_files
+from trainables.simulation import checkpoint, client_files, rounds
 from trainables.simulation.client_files import ClientFiles, Key
 from trainables.simulation.replicates import Replicates
 from trainables.worker import trial_folder
@@ -162,3 +163,51 @@ def test_states_that_are_missing_or_damaged_start_the_trial_again(
     folder.start_over(Damaged("it is damaged"))
     assert names(place) == []
     folder.close()
+
+
+def of_files() -> int:
+    """KiB of this process's memory that are pages of files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile:"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux maps checkpoints")
+def test_what_is_paged_out_takes_no_memory_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "MAPPED", 0)
+    written = {"w": torch.arange(8 << 20, dtype=torch.float32), "b": torch.ones(3)}  # 32 MiB
+    checkpoint.save(tmp_path / "states-1", written)
+    found = checkpoint.load(tmp_path / "states-1")
+    before = of_files()
+    found["w"].sum()
+    read = of_files()
+    found["w"][5] = -1.0  # never reaches the file, and must not be lost
+    checkpoint.page_out(found | {"in memory": torch.ones(100_000)})
+    assert read - before > 30 << 10 and read - of_files() > 30 << 10
+    written["w"][5] = -1.0
+    assert torch.equal(found["w"], written["w"]) and torch.equal(found["b"], written["b"])
+
+
+def test_a_state_that_a_client_has_replaced_is_paged_out(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were read back from a file, and they are not held any longer."""
+    monkeypatch.setattr(checkpoint, "MAPPED", 0)
+    paged: list[Any] = []
+    monkeypatch.setattr(rounds, "page_out", paged.append)
+    trial = made(toy)
+    trial.step()
+    assert not paged, "nothing was read back yet"
+    trial.save(tmp_path / "checkpoint")
+    before = [dict(s.progress.client_states) for s in trial.simulations]
+    assert [s.read_back for s in trial.simulations] == before and all(map(len, before))
+    while not paged:
+        trial.step()
+    replaced = [
+        checkpoint.to_tree(held)
+        for s, were in zip(trial.simulations, before, strict=True)
+        for client, held in were.items()
+        if s.progress.client_states[client] is not held
+    ]
+    assert same(paged, replaced)
+    for s in trial.simulations:
+        assert all(s.progress.client_states[client] is held for client, held in s.read_back.items())
