@@ -154,6 +154,20 @@ def banded(line: go.Scatter, spread: np.ndarray, panel: int, lines: int) -> list
     return [style.band(list(line.x), np.asarray(line.y), np.nan_to_num(spread), colour, panel, line.legendgroup), line]
 
 
+def trial_lines(part: pd.DataFrame, x: str, y: str) -> dict[str, np.ndarray]:
+    """Lines of all trials over their rounds as one trace, separated by gaps: thousands of traces would make the page
+    crawl. As arrays of few bytes, which Plotly takes over as they are; of a list it looks at every entry."""
+    part = part.sort_values(["trial", "round"])
+    trial, across = part["trial"].to_numpy(), part[x].to_numpy()
+    ends = np.flatnonzero(np.diff(trial, append=trial[-1:] + 1)) + 1
+    after = np.maximum(ends - 1, 0)  # a gap has its trial's number and last place
+    return {
+        "x": np.insert(across, ends, across[after]),
+        "y": np.insert(part[y].to_numpy(), ends, np.nan).astype(np.float32),
+        "customdata": np.insert(trial, ends, trial[after]),
+    }
+
+
 def faint(lines: int) -> float:
     """How opaque each of so many lines is that are drawn behind a chosen one."""
     return float(np.clip(12 / max(1, lines), 0.38, 0.75))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import MEAN, faint, metric_rows, only_at_end, sample
+from analysis.figures._common import MEAN, faint, metric_rows, only_at_end, sample, trial_lines
 from analysis.labels import Labels
 from analysis.runs import Run
 
@@ -110,7 +109,7 @@ def _others(lines: pd.DataFrame, panel: int, opacity: float, *, stopped: bool) -
     words = "stopped or failed" if stopped else "completed or running"
     colour, dash = (style.MUTED, "dot") if stopped else (style.BLUE, "solid")
     return go.Scatter(
-        **_lines(lines),
+        **trial_lines(lines, "round", "mean"),
         mode="lines",
         name=words,
         legendgroup=words,
@@ -142,20 +141,6 @@ def _chosen(best: pd.DataFrame, panel: int, name: str) -> list[go.Scatter]:
         **style.axes(panel),
     )
     return [style.band(rounds, mean, std, style.faded(style.ORANGE, 0.18), panel), line] if std.any() else [line]
-
-
-def _lines(part: pd.DataFrame) -> dict[str, np.ndarray]:
-    """All trials as one trace, separated by gaps: thousands of traces would make the page crawl. As arrays of few
-    bytes, which Plotly takes over as they are; of a list it looks at every entry."""
-    part = part.sort_values(["trial", "round"])
-    trial = part["trial"].to_numpy()
-    ends = np.flatnonzero(np.diff(trial, append=-1)) + 1
-    after = np.maximum(ends - 1, 0)  # a gap has its trial's number and last round
-    return {
-        "x": np.insert(part["round"].to_numpy(), ends, part["round"].to_numpy()[after]),
-        "y": np.insert(part["mean"].to_numpy(), ends, np.nan).astype(np.float32),
-        "customdata": np.insert(trial, ends, trial[after]),
-    }
 
 
 FIGURE = Figure(

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import MEAN, faint, metric_rows, sample
+from analysis.figures._common import MEAN, faint, metric_rows, sample, trial_lines
 from analysis.labels import Labels
 from analysis.runs import Run
 
@@ -87,25 +87,16 @@ def plot(drawing: Drawing, labels: Labels) -> go.Figure:
 
 def _lines(part: pd.DataFrame, best: bool, panel: int, unit: str, final: bool) -> go.Scatter:
     """The strong line, or all the others as one trace with gaps."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    who: list[int] = []
-    for trial, line in part[part["best"] == best].groupby("trial"):
-        x += [*line["sent"].tolist(), None]
-        y += [*line["value"].tolist(), None]
-        who += [int(str(trial))] * (len(line) + 1)
     mean = final and best
     words = ("mean of the seeds" if best else "one seed each") if final else "chosen" if best else "other trials"
     return go.Scatter(
-        x=x,
-        y=y,
+        **trial_lines(part[part["best"] == best], "sent", "value"),
         mode="lines",
         line={"color": style.ORANGE if best else style.BLUE, "width": 3 if best else 1},
         opacity=1 if best else faint(part["trial"].nunique()),
         name=words,
         legendgroup=str(best),
         showlegend=panel == 1,
-        customdata=who,
         meta=None if mean else {"trial": "customdata"},
         hovertemplate=f"{words if mean else 'trial %{customdata}'}: %{{y:.2f}} after %{{x:.2f}} {unit}<extra></extra>",
         **style.axes(panel),
