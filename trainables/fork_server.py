@@ -6,8 +6,8 @@ starts a fork server while Ray starts. A process of Ray then simulates nothing: 
 `SimulatedTrial`, and hands on what it is asked and what it answers.
 
 A fork ends with the process of Ray that asked for it, and with the fork server; the fork server ends with the process
-that started it. Where trials compute on a GPU there is no fork server, as CUDA does not live through a fork, and on a
-cluster there is none either: processes of Ray then simulate themselves.
+that started it. Where trials compute on a GPU there is no fork server, as CUDA does not live through a fork; on other systems than Linux
+and on a cluster there is none either. Processes of Ray then simulate themselves.
 
 What is sent over the socket is unpickled. So the socket lies in a folder that only this user may enter.
 """
@@ -26,6 +26,7 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -112,7 +113,7 @@ def _host(connection: Connection) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        with contextlib.suppress(OSError, AttributeError):  # not Linux
+        with contextlib.suppress(OSError):
             ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
             Path("/proc/self/oom_score_adj").write_text(str(_BADNESS))
         threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
@@ -124,6 +125,8 @@ def _host(connection: Connection) -> NoReturn:
             connection.send_bytes(pickle.dumps(getattr(hosted, name)(*given)))
     except (EOFError, ConnectionError):
         code = 0
+    except Exception:
+        traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)

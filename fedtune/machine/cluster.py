@@ -98,7 +98,7 @@ def joined(
         elif address is None:
             cores = max(resources.cores(), round(trials * cpus))
             with contextlib.ExitStack() as beside:
-                if gpus <= 0:
+                if gpus <= 0 and sys.platform == "linux":  # elsewhere libraries do not live through a fork
                     beside.enter_context(fork_server.started(folder))
                 told = beside.enter_context(mps.beside(folder, gpus))
                 beside.enter_context(started(folder, cores=cores, with_gpus=gpus > 0))
