@@ -6,8 +6,8 @@ starts a fork server while Ray starts. A process of Ray then simulates nothing: 
 `SimulatedTrial`, and hands on what it is asked and what it answers.
 
 A fork ends with the process of Ray that asked for it, and with the fork server; the fork server ends with the process
-that started it. Where trials compute on a GPU there is no fork server, as CUDA does not live through a fork; on other systems than Linux
-and on a cluster there is none either. Processes of Ray then simulate themselves.
+that started it. Where trials compute on a GPU there is no fork server, as CUDA does not live through a fork; on other
+systems than Linux and on a cluster there is none either. Processes of Ray then simulate themselves.
 
 What is sent over the socket is unpickled. So the socket lies in a folder that only this user may enter.
 """
