@@ -23,7 +23,7 @@
 # make bench   set up, measure against plain loops (about an hour on two quiet cores), make bench/performance.md
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB); with PFLLIB=FOLDER also by PFLlib, cloned into that folder
 # make bench-gpu     trials per GPU, precisions, recorded servers, MPS, in ten minutes; exits with 2 where there is no GPU
-# make tables        record learning curves for bench-search: about fourteen core-hours in all; Ctrl-C at any time, the same command goes on
+# make tables        record learning curves for bench-search: about eleven core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds? (SLOTS="1 8 32": by wall-clock)
 # make bench-search-peers   the same with Syne Tune, SMAC3 and Optuna's Gaussian process beside, installed into .venv-peers (about 1.5 GB); a day
 # make test-bench   set up, run the tests of the benchmarks: of what is measured and replayed, and of the documents that quote it; nightly
