@@ -314,9 +314,9 @@ class Run:
         """A trial's last measured value of the metric by seed."""
         return readout(self.lines, number, metric, "last")
 
-    def peak(self, number: int, metric: str, direction: str = "maximize") -> dict[int, float]:
+    def peak(self, number: int, metric: str) -> dict[int, float]:
         """A trial's best value of the metric over rounds by seed."""
-        return readout(self.lines, number, metric, direction)
+        return readout(self.lines, number, metric, METRICS[metric].direction)
 
     # -- which of them is the best, and how sure that is -------------------------------------------------------------
 
