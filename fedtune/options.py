@@ -169,11 +169,12 @@ class Share(Asked):
     per_trial: Annotated[
         Mapping[str, float] | str | None,
         Option(
-            help="What each trial has: cores, which are its threads too, and the part of a GPU.",
+            help="What each trial has: cores, which are its threads too, and the part of a GPU; and how many "
+            "trials are bundled in a process.",
             group="where",
-            default="cpus=1, and gpus=0.25 where there is a GPU",
-            value="cpus=N,gpus=N",
-            amounts=("cpus", "gpus"),
+            default="cpus=1, gpus=0.25 where there is a GPU",
+            value="cpus=N,gpus=N,bundle=N",
+            amounts=("cpus", "gpus", "bundle"),
         ),
     ] = None
 
@@ -186,6 +187,11 @@ class Share(Asked):
     def gpus_per_trial(self) -> float | None:
         """The part of a GPU that is asked for; None is the default."""
         return self.per_trial.get("gpus") if isinstance(self.per_trial, Mapping) else None
+
+    @property
+    def bundle(self) -> float:
+        """How many trials are to share a process."""
+        return self.per_trial.get("bundle", 1) if isinstance(self.per_trial, Mapping) else 1
 
 
 @dataclass(frozen=True, kw_only=True)

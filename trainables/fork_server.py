@@ -3,7 +3,7 @@
 To import PyTorch and the engine takes two to three seconds of a processor and 250 MiB in each process. A process that
 forks from a loaded one lives after a few hundredths of a second and shares what was loaded. So a search on one machine
 starts a fork server while Ray starts. A process of Ray then simulates nothing: it asks for a fork, which hosts a
-`SimulatedTrial`, and hands on what it is asked and what it answers.
+`HostedTrials`, and hands on what it is asked and what it answers.
 
 A fork ends with the process of Ray that asked for it, and with the fork server; the fork server ends with the process
 that started it. Where trials compute on a GPU there is no fork server, as CUDA does not live through a fork; on other
@@ -117,9 +117,9 @@ def _host(connection: Connection) -> NoReturn:
             ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
             Path("/proc/self/oom_score_adj").write_text(str(_BADNESS))
         threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
-        from trainables.simulated_trial import SimulatedTrial
+        from trainables.simulated_trial import HostedTrials
 
-        hosted = SimulatedTrial(_no_actor)
+        hosted = HostedTrials(_no_actor)
         while True:
             name, given = pickle.loads(connection.recv_bytes())
             connection.send_bytes(pickle.dumps(getattr(hosted, name)(*given)))
@@ -153,7 +153,7 @@ class ForkDied(RuntimeError):
 
 
 class ForkedTrial:
-    """The `SimulatedTrial` of a new fork of the fork server at `address`. dumps: pickles a job.
+    """The `HostedTrials` of a new fork of the fork server at `address`. dumps: pickles a job.
 
     Raises `OSError` where the server is gone, and `ForkDied` from every method where the fork is."""
 
@@ -164,11 +164,11 @@ class ForkedTrial:
             self._connection = Connection(connected.detach())
 
     def begin(self, job: Job, on_gpu: bool) -> None:
-        """As `SimulatedTrial.begin`."""
+        """As `HostedTrials.begin`."""
         self._ask("begin", job, on_gpu)
 
     def step(self) -> dict[str, Any]:
-        """As `SimulatedTrial.step`."""
+        """As `HostedTrials.step`."""
         found: dict[str, Any] = self._ask("step")
         return found
 

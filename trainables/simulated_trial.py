@@ -1,4 +1,5 @@
-"""One trial: a configuration simulated over its seeds, a round per step. Whoever hosts its process drives it.
+"""One trial: a configuration simulated over its seeds, a round per step, alone in its process or beside others. Whoever
+hosts its process drives it.
 
 The trial's folder is the truth (`trainables.worker.trial_folder`): a trial that starts in a folder with a
 checkpoint goes on from there. Its rows are written by `trainables.worker.rounds_jsonl`.
@@ -26,12 +27,65 @@ from typing import Any
 
 from search_spaces.errors import EnvironmentFault, UserError
 from trainables import own_code
-from trainables.simulation.replicates import Replicates
+from trainables.simulation.replicates import Replicates, step_together
 from trainables.worker import environment, home, process
 from trainables.worker.job import Ending, Job
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
 from trainables.worker.trial_values import TrialValues
+
+
+class HostedTrials:
+    """What a process hosts: a trial after the other or, where a job has others `beside` it, bundles of trials that go
+    round by round together.
+
+    A trial of a bundle that ends leaves it, and the others go on. `step` returns the first trial's result, of which
+    `done` says whether all have ended; `beside` are the others' places (1, 2, …) and results. Of a trial that has ended
+    before there is no more result. The arguments are those of `SimulatedTrial`."""
+
+    def __init__(self, ask: Callable[..., Any], node: str = "") -> None:
+        self._given = ask, node
+        self._trials: list[SimulatedTrial] = []
+        self._going: dict[int, SimulatedTrial] = {}
+
+    def begin(self, job: Job, on_gpu: bool) -> None:
+        """As `SimulatedTrial.begin`, with the jobs beside this one."""
+        self.release()
+        jobs = (job, *job.beside)
+        self._trials += [SimulatedTrial(*self._given) for _ in jobs[len(self._trials) :]]
+        self._going = dict(enumerate(self._trials[: len(jobs)]))
+        for trial, own in zip(self._going.values(), jobs, strict=True):
+            trial.begin(own, on_gpu=on_gpu)
+
+    def step(self) -> dict[str, Any]:
+        """A round of every trial that goes on."""
+        found = dict(zip(self._going, _steps(list(self._going.values())), strict=True))
+        self._going = {place: trial for place, trial in self._going.items() if not found[place]["done"]}
+        if self._going and len(self._going) < len(found):  # a trial that ended has let go of the process's log
+            next(iter(self._going.values())).tell_crashes()
+        result = found.pop(0, {}) | {"done": not self._going}
+        return result | {"beside": list(found.items())} if found else result
+
+    def release(self) -> None:
+        """Lets go of all trials."""
+        for trial in self._trials:
+            trial.release()
+
+
+def _steps(trials: Sequence[SimulatedTrial]) -> list[dict[str, Any]]:
+    """A round of every trial, those of a bundle together; see `SimulatedTrial.step`."""
+    federations = {place: trial.federations for place, trial in enumerate(trials)}
+    bundled = {place: own for place, own in federations.items() if own is not None}
+    if len(bundled) < 2:
+        return [trial.step() for trial in trials]
+    started, printed = time.monotonic(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        found = dict(zip(bundled, step_together(list(bundled.values())), strict=True))
+    seconds = (time.monotonic() - started) / len(bundled)
+    return [
+        trial.take(found[place], seconds, printed.getvalue()) if place in found else trial.step()
+        for place, trial in enumerate(trials)
+    ]
 
 
 class SimulatedTrial:
@@ -68,6 +122,31 @@ class SimulatedTrial:
         if self._reason is None:
             with self._guarded():
                 self._round()
+        return self._told()
+
+    @property
+    def federations(self) -> Replicates | None:
+        """What can go through its next round together with others; None where there is no such round or federation."""
+        return self._simulation if self._reason is None and isinstance(self._simulation, Replicates) else None
+
+    def take(self, rows: Sequence[Row] | Exception, seconds: float, printed: str) -> dict[str, Any]:
+        """As `step`, of a round that was run in a bundle and gave these rows, or ended so. seconds: its part of the
+        time; printed: what all of the bundle has printed."""
+        started = time.monotonic()
+        with self._guarded():
+            print(printed, end="")
+            if isinstance(rows, Exception):
+                raise rows
+            self._record(rows)
+            self._seconds += seconds + time.monotonic() - started
+        return self._told()
+
+    def tell_crashes(self) -> None:
+        """A crash of the process is told in this trial's log."""
+        process.tell_crashes(None if self._folder is None else self._folder.log)
+
+    def _told(self) -> dict[str, Any]:
+        """The result of a round that has ended."""
         result = self._result()
         if result["done"]:
             self.release()
@@ -158,9 +237,13 @@ class SimulatedTrial:
             self._decide(last)
 
     def _round(self) -> None:
-        assert self._folder is not None
         started = time.monotonic()
-        rows = self._simulation.step()
+        self._record(self._simulation.step())
+        self._seconds += time.monotonic() - started
+
+    def _record(self, rows: Sequence[Row]) -> None:
+        """Takes in the rows of a round."""
+        assert self._folder is not None
         self._folder.append(rows)
         self._completed = self._simulation.round
         improved = self._values.add(rows)
@@ -172,7 +255,6 @@ class SimulatedTrial:
         if self._reason == "completed" and self._job.keep_models:
             self._folder.save_confusion(self._simulation.confusion())
         self._folder.save_checkpoint(self._simulation, last=self._reason is not None)
-        self._seconds += time.monotonic() - started
 
     def _decide(self, last: Sequence[Row]) -> None:
         """Whether the trial ends here, from the last round's rows."""

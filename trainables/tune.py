@@ -22,16 +22,17 @@ from search_spaces.parameter import convert_all
 from trainables.fork_server import ForkedTrial
 
 if TYPE_CHECKING:
-    from trainables.simulated_trial import SimulatedTrial
+    from trainables.simulated_trial import HostedTrials
     from trainables.worker.job import Job
 
 
 def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
     """What Ray is to set aside for the job in `config`."""
     job: Job = config["job"]
+    cpus = job.cpus * (1 + len(job.beside))
     gpu = {"GPU": job.gpu_share} if job.gpu_share > 0 else {}
     kind = {} if job.gpu_kind is None else {job.gpu_kind: 0.001}  # what Ray itself asks for where a kind is named
-    return tune.PlacementGroupFactory([{"CPU": job.cpus} | gpu | kind])
+    return tune.PlacementGroupFactory([{"CPU": cpus} | gpu | kind])
 
 
 def federation(
@@ -120,9 +121,9 @@ def _ask(actor: str, what: str, *given: Any) -> Any:
 
 
 class Trial(tune.Trainable):
-    """`config["job"]` is a `Job`. Its results are those of the `SimulatedTrial` that this process hosts, or a fork."""
+    """`config["job"]` is a `Job`. Its results are those of the `HostedTrials` of this process, or of a fork."""
 
-    _hosted: SimulatedTrial | ForkedTrial | None = None
+    _hosted: HostedTrials | ForkedTrial | None = None
     #: What is told with the next result.
     _note: str | None = None
 
@@ -130,7 +131,7 @@ class Trial(tune.Trainable):
         self._hosted = self._host(config["job"].environment.forks)
         self.reset_config(config)
 
-    def _host(self, forks: str | None) -> SimulatedTrial | ForkedTrial:
+    def _host(self, forks: str | None) -> HostedTrials | ForkedTrial:
         """A fork of the fork server at `forks`, or this process where there is none."""
         if forks is not None:
             try:
@@ -140,10 +141,10 @@ class Trial(tune.Trainable):
                     f"The process from which trials fork cannot be reached ({error.strerror or error}). Processes of "
                     "Ray simulate instead, which start more slowly."
                 )
-        from trainables.simulated_trial import SimulatedTrial
+        from trainables.simulated_trial import HostedTrials
 
         # (Where no Ray runs, to ask for a machine's name would start one.)
-        return SimulatedTrial(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+        return HostedTrials(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         assert self._hosted is not None
@@ -161,8 +162,9 @@ class Trial(tune.Trainable):
         result = self._hosted.step()
         if self._note is not None:
             result["note"], self._note = " ".join(filter(None, (self._note, result.get("note")))), None
-        ending = result.get("ending")
         # (Where no Ray runs, to ask for a machine's name would start one, or wait for one that is gone.)
-        if ending is not None and ending.out_of_memory and ray.is_initialized():
-            result["ending"] = dataclasses.replace(ending, node=ray.get_runtime_context().get_node_id())
+        for of_trial in (result, *(one for _, one in result.get("beside", ()))):
+            ending = of_trial.get("ending")
+            if ending is not None and ending.out_of_memory and ray.is_initialized():
+                of_trial["ending"] = dataclasses.replace(ending, node=ray.get_runtime_context().get_node_id())
         return result

@@ -119,6 +119,8 @@ class ExperimentRecord(FileRecord):
     concurrency: Positive = 1
     cpus_per_trial: Annotated[float, _AMOUNT] = 1.0
     gpus_per_trial: Annotated[float, _AMOUNT] = 0.0
+    #: So many of the trials that run at the same time share a process.
+    bundle: Positive = 1
     #: Of torch, in a trial. Sums over threads differ in their last bits, so a resumed run keeps them whatever its share
     #: of cores.
     threads: Annotated[int, Must("a whole number of at least 1", is_whole(1, 10_000))] = 1

@@ -159,9 +159,14 @@ class Queue:
             self.history = replace(self.history, late=True)
             self._next = None
 
+    @property
+    def goes_on(self) -> int | None:
+        """The trial that the next proposal will be, where it is one that goes on."""
+        return min(self._waiting, default=None)
+
     def next_share(self) -> Share | None:
         """The share that the next proposal will ask for, where it is not the usual one."""
-        return self._share(min(self._waiting)) if self._waiting else None
+        return None if self.goes_on is None else self._share(self.goes_on)
 
     def _share(self, number: int) -> Share | None:
         found = self.trial(number).user_attrs.get("share")

@@ -24,7 +24,7 @@ from fedtune.decisions.prices import forecast
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.ray_hooks import InOrder, LeaveTune, SessionEnd, SilentReporter
-from fedtune.execution.retries import Retries
+from fedtune.execution.retries import Death, Retries
 from fedtune.execution.shares import Shares
 from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
@@ -39,6 +39,12 @@ from search_spaces.files import cannot_write
 
 if TYPE_CHECKING:
     from trainables.own_code import Code
+    from trainables.worker.job import Ending, Job
+
+
+def _of_each(result: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    """The results of a process's trials, by their places in its bundle."""
+    return [(0, result), *result.get("beside", ())]
 
 
 class TuneSession(Searcher):
@@ -64,7 +70,10 @@ class TuneSession(Searcher):
         self.servers, self.lost, self.simulate, self.trackers = servers, lost, simulate, trackers
         self.end = SessionEnd(deadline, interrupts, lost)
         self.interrupted = False
-        self._live: dict[str, int] = {}
+        #: By Ray's name the trials of a process that have not ended, by their places in its bundle.
+        self._live: dict[str, dict[int, int]] = {}
+        #: Those that were put back: their memory did not suffice or their process died, so they go on by themselves.
+        self._apart: set[int] = set()
         self._shares = Shares(placement, cards=cluster.cards)
         #: How trials go on whose processes died, and what Ray said of each that did, by its name there.
         self._retries = Retries(self._shares)
@@ -132,25 +141,34 @@ class TuneSession(Searcher):
             return Searcher.FINISHED
         if self.end.is_within(late(self.placement.time or 0.0)):
             self.queue.set_late()
-        if len(self._live) >= min(self.placement.concurrency, self._room()) or self.end.failure is not None:
+        at_once, size = min(self.placement.concurrency, self._room()), self.placement.bundle
+        if len(self._live) >= -(-at_once // size) or self.end.failure is not None:
             return None
-        if not self._shares.room(self.queue.next_share(), self._live.values()):
+        if not self._shares.room(self.queue.next_share(), self._running()):
             return None
-        job: Any = None
+        jobs: list[Job] = []
         with self._keeping_failures():
-            proposal = self.queue.propose()
-            if proposal is not None:
-                job = self._job(proposal)
-                self._live[trial_id] = proposal.number
+            alone = self.queue.goes_on in self._apart
+            while len(jobs) < (1 if alone else size) and len(self._running()) < at_once:
+                if jobs and self.queue.goes_on in self._apart or (proposal := self.queue.propose()) is None:
+                    break
+                jobs.append(self._job(proposal))
+                self._live.setdefault(trial_id, {})[len(jobs) - 1] = proposal.number
                 self.watch.started(proposal.number, proposal.values)
-                self._expect()
                 for tracker in self.trackers:
                     tracker.start(proposal.number, proposal.own, proposal.part.folder, proposal.values)
-        if job is None:
+            self._expect()
+        if not jobs:
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
             over = self.end.failure is not None or not self._live and self.queue.exhausted
             return Searcher.FINISHED if over else None
-        return {"job": job}
+        gpus = min(1.0, sum(job.gpu_share for job in jobs)) if len(jobs) > 1 else jobs[0].gpu_share
+        first, *others = (dataclasses.replace(job, gpu_share=gpus) for job in jobs)
+        return {"job": dataclasses.replace(first, beside=tuple(others))}
+
+    def _running(self) -> list[int]:
+        """The trials that have not ended."""
+        return [number for numbers in self._live.values() for number in numbers.values()]
 
     def _room(self) -> int:
         """How many trials of the usual share all machines have room for now, at least one, which then waits for a
@@ -208,42 +226,54 @@ class TuneSession(Searcher):
         return self._codes[of]
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        number = self._live.get(trial_id)
-        if number is None or "round" not in result:
-            return
-        self._shares.started(number)
-        self._tell(result)
-        with self._keeping_failures():
-            self.queue.report(number, result["round"], result.get("values"))
-        self.watch.round(number, result["round"], result.get("values"))
-        for tracker in self.trackers:
-            tracker.round(number)
+        for place, one in _of_each(result):
+            number = self._live.get(trial_id, {}).get(place)
+            if number is None or "round" not in one:
+                continue
+            self._shares.started(number)
+            self._tell(one)
+            with self._keeping_failures():
+                self.queue.report(number, one["round"], one.get("values"))
+            self.watch.round(number, one["round"], one.get("values"))
+            for tracker in self.trackers:
+                tracker.round(number)
+            if (ending := one.get("ending")) is not None:  # it leaves its bundle
+                del self._live[trial_id][place]
+                self._ended(number, ending)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        number = self._live.get(trial_id)
-        if number is None:
-            return
+        if trial_id not in self._live or error and self._lost_server():
+            return  # no process outlives its server: its trials stay to be resumed
         from trainables.worker.job import Ending
 
-        self._tell(result or {})
-        ending, died = (result or {}).get("ending"), None
-        if error and self._lost_server():
-            return  # no process outlives its server: the trial stays to be resumed
-        if error:
-            part, own = self.queue.at(number)
-            folder = part.folder / run_folder.trial_folder(own)
-            if self._home is not None:
-                with contextlib.suppress(OSError):  # a full disk is told by what is written next
-                    cluster.release(self._home, folder)
-            died = self._retries.note(number, folder, len(self._seeds[number]), self._said.pop(trial_id, ""))
-            ending = Ending("interrupted", died.round, "its process died")
-        if ending is None:
-            return  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
-        del self._live[trial_id]
+        results, said = dict(_of_each(result or {})), self._said.pop(trial_id, "")
+        for place, number in tuple(self._live[trial_id].items()):
+            one = results.get(place, {})
+            self._tell(one)
+            ending, died = one.get("ending"), None
+            if error:
+                part, own = self.queue.at(number)
+                folder = part.folder / run_folder.trial_folder(own)
+                if self._home is not None:
+                    with contextlib.suppress(OSError):  # a full disk is told by what is written next
+                        cluster.release(self._home, folder)
+                died = self._retries.note(number, folder, len(self._seeds[number]), said)
+                ending = Ending("interrupted", died.round, "its process died")
+            if ending is None:
+                continue  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
+            del self._live[trial_id][place]
+            self._ended(number, ending, died)
+        if not self._live[trial_id]:
+            del self._live[trial_id]
+        self._expect()
+
+    def _ended(self, number: int, ending: Ending, died: Death | None = None) -> None:
+        """Takes in how a trial ended, or that its process died."""
         self._shares.started(number)
         with self._keeping_failures():
             if died is not None or ending.out_of_memory:
                 if (goes_on := self._retries.goes_on(number, ending, died)) is not None:
+                    self._apart.add(number)
                     self.queue.again(number, goes_on.share)
                     self.watch.put_back(number)
                     self.watch.say(goes_on.told)
@@ -266,7 +296,6 @@ class TuneSession(Searcher):
         # Ray tells of a trial's last round with its end only.
         self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
-        self._expect()
 
     def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
         return True
@@ -285,7 +314,7 @@ class TuneSession(Searcher):
         thousand trials it takes tens of milliseconds."""
         now = time.monotonic()
         if now >= self._expected:
-            self.watch.expect(forecast(self.queue.history, self._live.values()))
+            self.watch.expect(forecast(self.queue.history, self._running()))
             self._expected = now + 20 * (time.monotonic() - now)
 
     def _tell(self, result: Mapping[str, Any]) -> None:

@@ -22,6 +22,8 @@ from search_spaces.run_folder import ARRIVAL, FIXED
 LEAST = 0.0001
 #: The largest number of slots.
 MOST = 1_000_000
+#: Of trials that share a process.
+LARGEST_BUNDLE = 4096
 #: Trials that share a GPU by default; small models leave most of one idle.
 TRIALS_PER_GPU = 4
 
@@ -54,6 +56,8 @@ class Packing:
     #: How many could run at once where there is room for them, and what a trial sees of others (`Experiment.order`).
     slots: int
     order: str
+    #: How many of them share a process.
+    bundle: int = 1
 
     @property
     def threads(self) -> int:
@@ -176,30 +180,39 @@ def pack(
     order: str | None = None,
     cpus: float | None = None,
     gpus: float | None = None,
+    bundle: float = 1,
 ) -> Packing:
     """How so many trials are packed. What cannot be is appended to `problems`.
 
     here: None is a cluster that is joined later; shares are then taken as asked for, and without a number of slots as
     many trials run as fit at that time. slots: None is as many as the machine has room for; of more, those that fit run
-    at the same time. order: None is the default for so many slots."""
+    at the same time. order: None is the default for so many slots. bundle: so many trials share a process, and its core
+    and part of a GPU."""
+    if bundle != int(bundle) or not 1 <= bundle <= LARGEST_BUNDLE:
+        must = f"a whole number in [1, {LARGEST_BUNDLE}]"
+        problems.append(sentence("bundle of trials", must, Shown(f"{bundle:g}"), "--per-trial"))
+    elif bundle > 1 and here is None:
+        problems.append(sentence("bundle of trials", "1 on a cluster", Shown(f"{bundle:g}"), "--per-trial"))
     if slots is not None and not 1 <= slots <= MOST:
         problems.append(sentence("slots", f"a whole number in [1, {MOST}]", slots, "--slots"))
     check_shares(problems, cpus=cpus, gpus=gpus)
     if problems:
         return Packing(1, 1.0, 0.0, 1, FIXED)
-    share = 1.0 if cpus is None else cpus
+    share = cpus if cpus is not None else 1.0 if bundle == 1 else part(int(bundle))
     if here is None:
         room, gpus = trials, gpus or 0.0
         if slots is None and order == FIXED:
             problems.append("In the fixed order what a trial sees depends on the number of slots. Give --slots.")
     else:
-        gpus = gpus if gpus is not None else 1 / TRIALS_PER_GPU if here.gpus else 0.0
+        gpus = gpus if gpus is not None else part(TRIALS_PER_GPU * int(bundle)) if here.gpus else 0.0
         _check_fit(here, cpus, gpus, problems)
         room = max(1, room_on(here.cores, here.gpus, share, gpus))
     slots = room if slots is None else slots
     if order is None:
         order = FIXED if slots <= FIXED_UP_TO else ARRIVAL
-    return Packing(min(slots, room, trials), share, gpus, slots, order)
+    at_once = min(slots, room, trials)
+    of_gpu = at_once if gpus == 0 else int(1 / gpus + 1e-9)  # those that share one
+    return Packing(at_once, share, gpus, slots, order, max(1, min(int(bundle), at_once, of_gpu)))
 
 
 def check_shares(problems: list[str], *, cpus: float | None, gpus: float | None) -> None:

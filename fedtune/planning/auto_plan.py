@@ -27,7 +27,7 @@ from fedtune.planning.selection import recorded
 from fedtune.planning.settings import data_of, settled
 from fedtune.record.run_directory import new_folder, write_document
 from search_spaces import presets, run_folder
-from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical, parameters
 from search_spaces.requirements import asked
@@ -74,6 +74,8 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     if request.address is not None and request.slots is None:
         problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
     packing = placement(request, problems, trials=MAX_TRIALS, order=request.order)
+    if request.bundle > 1:
+        problems.append(sentence("bundle of trials", "1 in fedtune auto", Shown(f"{request.bundle:g}"), "--per-trial"))
     if problems:
         raise UserError(*dict.fromkeys(problems))
     searches, excluded = _taking_part(request, wanted, given, folder, say)

@@ -196,6 +196,7 @@ def _experiment(
         concurrency=packing.concurrency,
         cpus_per_trial=packing.cpus,
         gpus_per_trial=packing.gpus,
+        bundle=packing.bundle,
         threads=packing.threads,
         address=request.address,
         keep_images=request.keep_images,
@@ -238,6 +239,11 @@ def _options(request: SearchRequest, problems: list[str]) -> float | None:
         problems.append(
             "--slots auto measures this machine, and --address names another one. Give a number "
             "and --per-trial instead."
+        )
+    if request.bundle > 1 and request.slots == AUTO:
+        problems.append(
+            "--slots auto measures trials in processes of their own, and a bundle puts several into one. Give a number "
+            "of slots with it."
         )
     for name in request.metric:
         checks.known("metric", canonical(name), selectable(), problems, "--metric")
@@ -449,6 +455,12 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
     """Notes on how many trials run at the same time, and on what that means for the record; `--slots auto` makes its
     own."""
     notes = []
+    if request.bundle > 1:
+        notes.append(
+            f"Up to {e.bundle} trials share a process; their clients train as one program where they are stacked "
+            "(executor vmap) and of equal shape. To rounding they give what they give alone."
+            + (f" {request.bundle:g} do not run at once on one GPU or core." if e.bundle < request.bundle else "")
+        )
     if e.looks_back and e.order == ARRIVAL and e.concurrency > 1:
         notes.append(
             "A trial is proposed from all that have ended by then, so the same seed may give other trials. With "
@@ -458,7 +470,7 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
         return notes
     if isinstance(request.slots, int) and e.concurrency < min(request.slots, e.to_run):
         notes.append(f"{request.slots} slots: what is proposed is that. Here {e.concurrency} of them run at once.")
-    crowded = resources.crowding(e.concurrency, e.threads, resources.machine().cores)
+    crowded = resources.crowding(-(-e.concurrency // e.bundle), e.threads, resources.machine().cores)
     return [*notes, *([crowded] if crowded else [])]
 
 
@@ -546,6 +558,7 @@ def placement(
         order=order,
         cpus=request.cpus_per_trial,
         gpus=request.gpus_per_trial,
+        bundle=request.bundle,
     )
 
 

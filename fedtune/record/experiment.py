@@ -35,6 +35,8 @@ class Placement(NamedTuple):
     gpus: float
     #: Wall-clock budget in seconds.
     time: float | None = None
+    #: How many trials share a process.
+    bundle: int = 1
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class Experiment(ExperimentRecord):
     @property
     def placement(self) -> Placement:
         """How it is placed."""
-        return Placement(self.address, self.concurrency, self.cpus_per_trial, self.gpus_per_trial, self.time)
+        return Placement(
+            self.address, self.concurrency, self.cpus_per_trial, self.gpus_per_trial, self.time, self.bundle
+        )
 
     @property
     def looks_back(self) -> bool:

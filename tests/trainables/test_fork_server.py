@@ -19,7 +19,7 @@ from fedtune.decisions.early_stopping import Never
 from tests.fedtune.fake import Fake
 from trainables import fork_server
 from trainables.fork_server import ForkDied, ForkedTrial
-from trainables.simulated_trial import SimulatedTrial
+from trainables.simulated_trial import HostedTrials
 from trainables.tune import Trial
 from trainables.worker.environment import Environment
 from trainables.worker.job import Job
@@ -93,7 +93,7 @@ def test_a_fork_gives_the_bits_that_a_process_of_its_own_gives(tmp_path: Path, f
     found = []
     for name, trial in (
         ("fork", ForkedTrial(forks, pickle.dumps)),
-        ("here", SimulatedTrial(lambda *asked: None)),
+        ("here", HostedTrials(lambda *asked: None)),
     ):
         trial.begin(job(tmp_path / name, simulate=None, threads=threads, **values), False)
         ending = ended(trial)

@@ -56,6 +56,8 @@ class Job:
     ended: bool = False
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
+    #: Further trials that the same process simulates, as one bundle with this one. All have the same shares.
+    beside: tuple[Job, ...] = ()
 
 
 @dataclass(frozen=True)

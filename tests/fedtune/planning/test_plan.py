@@ -227,6 +227,16 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"warm_start": ("nowhere",)}, "There is no run 'nowhere'"),
         ({"slots": "autoo"}, "slots must be auto or a whole number, got 'autoo' (--slots)"),
         (
+            {"slots": "auto", "per_trial": "bundle=2"},
+            "--slots auto measures trials in processes of their own, and a bundle puts several into one.",
+        ),
+        (
+            {"per_trial": "bundle=2", "address": "10.0.0.1:6379", "slots": 2},
+            "bundle of trials must be 1 on a cluster, got 2 (--per-trial)",
+        ),
+        ({"per_trial": "bundle=0"}, "bundle of trials must be a whole number in [1, 4096], got 0 (--per-trial)"),
+        ({"per_trial": "bundle=1.5"}, "bundle of trials must be a whole number in [1, 4096], got 1.5 (--per-trial)"),
+        (
             {"slots": "auto", "address": "10.0.0.1:6379"},
             "--slots auto measures this machine, and --address names another",
         ),
@@ -469,6 +479,9 @@ def test_an_experiment_is_read_back_equal(asked: Callable[..., SearchRequest], t
         (Machine(8, 0), {"slots": 2}, (2, 1.0, 0.0, 2, "fixed")),
         (Machine(2, 0), {"slots": 32}, (2, 1.0, 0.0, 32, "arrival")),  # proposed as for 32, and two of them run
         (Machine(2, 0), {"slots": 32, "order": "fixed"}, (2, 1.0, 0.0, 32, "fixed")),
+        (Machine(8, 1), {"bundle": 16}, (30, 0.0625, 0.0156, 64, "arrival")),  # four processes on a GPU
+        (Machine(2, 0), {"bundle": 4, "slots": 6}, (6, 0.25, 0.0, 6, "arrival")),
+        (Machine(8, 1), {"bundle": 2, "cpus": 2.0, "gpus": 0.5}, (2, 2.0, 0.5, 2, "fixed")),
         (Machine(8, 0), {"cpus": 4.0}, (2, 4.0, 0.0, 2, "fixed")),
         (Machine(2, 0), {"cpus": 0.5}, (4, 0.5, 0.0, 4, "arrival")),
         (Machine(16, 1), {}, (4, 1.0, 0.25, 4, "arrival")),
@@ -600,6 +613,17 @@ def test_what_the_order_of_trials_means_is_said(
     ):
         notes = " ".join(plan(asked(trials=12, rounds=4, **given)).notes)
         assert (told or "") in notes and (told is not None or "slots" not in notes and "same seed" not in notes), given
+
+
+def test_how_many_trials_share_a_process_is_said_and_recorded(
+    asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "machine", lambda: Machine(4, 0))
+    for of_trial, slots, bundle in (("cpus=0.25", None, 1), ("bundle=3", None, 3), ("bundle=9", 4, 4)):
+        made = plan(asked(trials=30, per_trial=of_trial, slots=slots))
+        notes = " ".join(made.notes)
+        assert made.experiment.bundle == bundle and (f"Up to {bundle} trials share a process" in notes) == (bundle > 1)
+        assert ("9 do not run at once on one GPU or core." in notes) == (bundle == 4)
 
 
 def test_what_a_trial_sees_in_the_fixed_order_follows_from_the_slots(asked: Callable[..., SearchRequest]) -> None:

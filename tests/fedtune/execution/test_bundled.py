@@ -1,0 +1,122 @@
+"""Searches in which several trials share a process: the record is that of trials in processes of their own, also where
+trials stop early, run out of memory, or lose their process. Ray is played here, but for one search."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from fedtune.api.search import Result
+from fedtune.console.progress import ProgressDisplay
+from fedtune.decisions.history import Part
+from fedtune.execution.interrupts import Interrupts
+from fedtune.execution.queue import Queue
+from fedtune.execution.ray_session import TuneSession
+from fedtune.machine import cluster
+from fedtune.machine.server_watch import ServerLoss
+from tests.fedtune.conftest import frozen, space, start
+from tests.fedtune.execution.test_placement import hungry, read, without_share
+from tests.fedtune.fake import Fake
+from tests.fedtune.played import asked
+from trainables.simulated_trial import HostedTrials
+from trainables.worker.job import Job
+
+Conduct = Callable[..., Result]
+REST: dict[str, Any] = {"trials": 12, "rounds": 9, "lag": 4}
+BUNDLED: dict[str, Any] = {"concurrency": 4, "bundle": 2}
+
+
+class Needy(Fake):
+    """Memory does not suffice for a small alpha in round 2 the first time."""
+
+    def step(self) -> list[dict[str, Any]]:
+        had = Path(self.values["flag"]) / str(self.values["alpha"])
+        if self.values["alpha"] < 0.8 and self.round == 1 and not had.exists():
+            had.touch()
+            raise MemoryError("no more")
+        return super().step()
+
+
+def play(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dies: int = 0, simulate: Any = Fake, **changes: Any
+) -> list[list[int]]:
+    """Drives a search as Ray would; of the first processes `dies` end in their second round. Returns the trials of
+    each process, by their numbers."""
+    made = start(folder, **REST | BUNDLED | changes)
+    queue, watch, lost = Queue([Part(folder, made, space())]), ProgressDisplay(made, "quiet"), ServerLoss("resume")
+    monkeypatch.setattr(cluster, "slot_map", lambda *_: [cluster.Slots("here", "127.0.0.1", 8, 0, "", 16)])
+    servers = mock.Mock(**{"gone.return_value": None})
+    session = TuneSession(folder, made.placement, queue, watch, None, Interrupts(), servers, lost, simulate)
+    processes: dict[str, tuple[HostedTrials, int]] = {}
+    bundles: list[list[int]] = []
+    while True:
+        while isinstance(found := session.suggest(name := str(len(bundles))), dict):
+            job: Job = found["job"]
+            assert job.cpus == 0.5 or not job.beside, "a larger share is a single trial's"
+            bundles.append([job.number, *(other.number for other in job.beside)])
+            processes[name] = HostedTrials(mock.Mock()), 0
+            processes[name][0].begin(job, on_gpu=False)
+        assert len(processes) <= 2 and len(session._running()) <= 4
+        if not processes:
+            assert session.end.failure is None and queue.finished
+            return bundles
+        for name, (process, rounds) in list(processes.items()):
+            if int(name) < dies and rounds == 1:
+                process.release()
+                del processes[name]
+                session.on_trial_complete(name, None, error=True)
+                continue
+            result = process.step()
+            processes[name] = process, rounds + 1
+            if result["done"]:
+                del processes[name]
+                session.on_trial_complete(name, result)
+            else:
+                session.on_trial_result(name, result)
+
+
+def test_a_slot_takes_a_bundle_and_the_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(tmp_path / "calm", **REST)
+    bundles = play(tmp_path / "run", monkeypatch)
+    assert bundles[:2] == [[0, 1], [2, 3]] and sorted(itertools.chain(*bundles)) == list(range(12))
+    assert max(map(len, bundles)) == 2
+    record = frozen(tmp_path / "run")
+    assert any(trial["state"] == "PRUNED" for trial in record), "some trials leave their bundle"
+    assert record == frozen(tmp_path / "calm")
+
+
+def test_a_trial_that_runs_out_of_memory_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves its bundle, which goes on without it."""
+    asked(tmp_path / "calm", **REST)
+    (tmp_path / "flags").mkdir()
+    bundles = play(tmp_path / "run", monkeypatch, simulate=Needy, values={"flag": str(tmp_path / "flags")})
+    assert without_share(frozen(tmp_path / "run")) == frozen(tmp_path / "calm")
+    again = [number for number in range(12) if sum(number in bundle for bundle in bundles) == 2]
+    assert again and all([number] in bundles for number in again)
+
+
+def test_trials_whose_process_died_go_on_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the one that brings it about would end the other one again and again."""
+    asked(tmp_path / "calm", **REST)
+    bundles = play(tmp_path / "run", monkeypatch, dies=1)
+    assert bundles[0] == [0, 1] and [0] in bundles and [1] in bundles
+    assert frozen(tmp_path / "run") == frozen(tmp_path / "calm")
+
+
+@pytest.mark.guard("bundles of a search on Ray itself")
+def test_a_search_on_ray(conduct: Conduct, tmp_path: Path) -> None:
+    asked(tmp_path / "calm", **REST)
+    result = conduct("run", **REST, **BUNDLED, **hungry(tmp_path / "diary", "CPU", 0))
+    assert result.finished and frozen(tmp_path / "run") == frozen(tmp_path / "calm")
+    notes = read(tmp_path / "diary")
+    of_process: dict[int, list[float]] = {}
+    for note in notes:
+        of_process.setdefault(note["process"], []).append(note["alpha"])
+    assert {note["share"] for note in notes} <= {0.5, 1.0}, "a process has the cores of all of its trials"
+    # In turns: the first two trials, then their next rounds.
+    assert any(len({*alphas[:2]}) == 2 and {*alphas[:2]} == {*alphas[2:4]} for alphas in of_process.values())
