@@ -277,17 +277,21 @@ def _node(node: Node, inspector: Any, token: tuple[str, str]) -> Check:
     except RayError as error:
         return Check(node.host, "problem", f"{node.address} cannot start a process: {str(error).splitlines()[0]}")
     kinds = "; ".join(dict.fromkeys(gpus)) or node.kind
+    compared = (*COMPUTE, "ray", "python")
+    same = [f"{name} {ours[name]}" for name in compared if name in ours and has.get(name) == ours[name]]
+    clock = f"{abs(late):.1f} s {'behind' if late < 0 else 'ahead'}" if abs(late) >= APART else "as here"
     found = [
         f"{node.address}: {_counted(node.machine.cores, 'core')}",
         _counted(node.machine.gpus, "GPU") + (f" ({kinds})" if kinds else ""),
         f"{free:.1f} of {total:.1f} GiB of memory free",
-        f"its clock is {abs(late):.1f} s {'behind' if late < 0 else 'ahead'}" if abs(late) >= APART else "",
+        f"as here {', '.join(same)}" if same else "",
+        f"its clock is {clock}",
         f"sees the data in {data}" if data in sees else f"has no data in {data} yet",
-        f"sends home what its trials write, as it does not see {folder}" if not reads else "",
+        f"sees the runs in {folder}" if reads else f"sends home what its trials write, as it does not see {folder}",
     ]
     wrong = [
         f"{name} {has.get(name, 'is missing')}, here {ours[name]}"
-        for name in (*COMPUTE, "ray", "python")
+        for name in compared
         if has.get(name) != ours.get(name)
     ]
     if reads and not writes:

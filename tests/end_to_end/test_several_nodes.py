@@ -113,6 +113,8 @@ def test_parts_of_gpus_on_several_nodes(tmp_path: Path) -> None:
     assert "H100" in moved and {*moved} <= {*left.values()}, moved
     checks = json.loads(done.stdout.splitlines()[-1])
     assert {check["state"] for check in checks} == {"ok"}, checks
+    for words in ("of memory free", "as here fedtune ", "its clock is as here", "sees the data in", "sees the runs in"):
+        assert all(words in check["text"] for check in checks), (words, checks)
     assert sorted(re.findall(r"\d cores, \d GPUs?(?: \([^)]*\))?", str(checks))) == [
         "2 cores, 0 GPUs",
         "2 cores, 1 GPU (Tesla T4, 15360 MiB)",

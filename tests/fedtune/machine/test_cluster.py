@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from fedtune.machine.cluster import Slots, cannot_join, check_address
 from fedtune.machine.inspection import Inspector
 from fedtune.options import Progress
 from fedtune.planning.plan import Plan
+from fedtune.record.provenance import versions
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space, start
 
@@ -181,3 +183,35 @@ def test_a_file_that_another_machine_does_not_have(tmp_path: Path, monkeypatch: 
     assert Inspector().reads(str(tmp_path / "token"), "seen")
     monkeypatch.setattr(inspection, "SHARED", 0.3)
     assert not Inspector().reads(str(tmp_path / "token"), "other") and not Inspector().reads(str(tmp_path / "x"), "")
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_what_is_said_of_a_machine(alike: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores, GPUs, memory, versions, clock, data and runs are named, whether they are as here or not."""
+    import ray
+
+    ours, folder = versions(), tmp_path / "runs"
+    monkeypatch.setenv("FEDTUNE_DATA", "/data")
+    monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
+    inspector = mock.Mock()
+    inspector.versions.remote.return_value = ours if alike else {**ours, "torch": "1.0"}
+    inspector.clock.remote.side_effect = lambda: time.time() + (0.0 if alike else 7.0)
+    inspector.memory.remote.return_value = (64.0, 32.0)
+    inspector.gpus.remote.return_value = ["NVIDIA H100, 81559 MiB"] * 2
+    inspector.reads.remote.return_value = alike
+    inspector.sees.remote.return_value = ["/data"] if alike else []
+    node = cluster.Node("gpu-a", "10.0.0.1", cluster.Machine(32, 2), "H100", "0")
+    found = doctor._node(node, inspector, (str(folder / ".session"), ""))
+    same = [f"{name} {ours[name]}" for name in ("fedtune", "numpy", "torch", "ray", "python")]
+    begins = "10.0.0.1: 32 cores, 2 GPUs (NVIDIA H100, 81559 MiB), 32.0 of 64.0 GiB of memory free, as here "
+    assert found.name == "gpu-a" and found.text.startswith(begins)
+    rest = found.text.removeprefix(begins)
+    if alike:
+        assert found.state == "ok"
+        assert rest == f"{', '.join(same)}, its clock is as here, sees the data in /data, sees the runs in {folder}"
+    else:
+        assert found.state == "problem"
+        assert rest == (
+            f"{', '.join(one for one in same if not one.startswith('torch'))}, its clock is 7.0 s ahead, has no data in "
+            f"/data yet, sends home what its trials write, as it does not see {folder}, torch 1.0, here {ours['torch']}"
+        )
