@@ -232,7 +232,22 @@ class Folder(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept(Asked):
+class Mirrored(Asked):
+    """Where a second copy of what is made is kept."""
+
+    storage: Annotated[
+        str | None,
+        Option(
+            help="Keep a mirror of the run's folder there while it runs, such as s3://bucket/runs/mine.",
+            group="where",
+            by_set=True,
+            taken=True,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(Mirrored):
     """What a run keeps besides its numbers."""
 
     keep_images: Annotated[
@@ -244,15 +259,6 @@ class Kept(Asked):
             by_set=True,
         ),
     ] = False
-    storage: Annotated[
-        str | None,
-        Option(
-            help="Keep a mirror of the run's folder there while it runs, such as s3://bucket/runs/mine.",
-            group="where",
-            by_set=True,
-            taken=True,
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,7 +396,7 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
 
 
 @dataclass(frozen=True)
-class AutoRequest(Progress, Folder, Cluster, Share, Requirements, Setting):
+class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Setting):
     """What `fedtune auto` is asked for; None stands for the default."""
 
     dataset: Dataset = None
@@ -588,6 +594,13 @@ class ReproduceRequest(Progress, Files):
         "runs"
     )
     slots: Slots = None
+    storage: Annotated[
+        str | None,
+        Option(
+            help="Keep a mirror of the folder there while it runs, such as s3://bucket/fedkf-table5-small.",
+            group="where",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

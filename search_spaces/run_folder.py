@@ -13,8 +13,9 @@ reads it.
                            `recovered` (uint8, (n, ch, H, W)), `psnr` (dB), `label` and `client` of each of n images,
                            and `trial`
       tensorboard/, mlflow.db, mlflow/, wandb/    with --log: what that program reads (`fedtune.execution.trackers`)
-      mirror.json          only in a mirror (`--storage`, `fedtune.record.storage`): when something was sent last, as
-                           `sent`, and whether it holds all files of the run directory, as `whole`
+      mirror.json          only in a mirror (`--storage`, `fedtune.record.mirror`): when something was sent last, as
+                           `sent`, and whether it holds all files of the run directory, as `whole`; of several runs also
+                           `journals`, how many bytes of each study.journal were sent together
       study.journal        the Optuna study, one operation in a line: trials, states, parameters, the objective by
                            round, user attributes. `optuna.load_study` reads it through a `JournalStorage`
       trials/0007/

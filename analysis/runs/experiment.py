@@ -152,7 +152,7 @@ class ExperimentRecord(FileRecord):
     keep_images: Flag = False
     #: Where trials are told too (`fedtune.execution.trackers`).
     log: Annotated[tuple[str, ...], Must("a list of tensorboard, mlflow and wandb", each(one_of(*TRACKERS)))] = ()
-    #: Where the run directory was mirrored when the run began (`fedtune.record.storage`).
+    #: Where the run directory was mirrored when the run began (`fedtune.record.mirror`).
     storage: TextOrNothing = None
     #: How many rounds a trial had before each `fedtune extend --rounds`, oldest first; `rounds` are those of now.
     rounds_before: Annotated[tuple[int, ...], Must("a list of whole numbers of at least 1", each(is_whole(1)))] = ()

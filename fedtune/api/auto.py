@@ -34,7 +34,7 @@ from analysis.runs.mappings import read_yaml
 from fedtune.api.export import export
 from fedtune.api.extend import changes
 from fedtune.api.run import Final, report
-from fedtune.api.search import result_of, stage_of
+from fedtune.api.search import Speaker, mirrored, result_of, stage_of
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.progress import AutoDisplay
@@ -44,13 +44,15 @@ from fedtune.execution import driver
 from fedtune.execution.queue import Clock, open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import AutoRequest, Progress, ResumeRequest, RunRequest
+from fedtune.options import AutoRequest, Mirrored, Progress, ResumeRequest, RunRequest
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
 from fedtune.planning.plan import plan
 from fedtune.planning.resumption import going_on, part_of
 from fedtune.record.experiment import Experiment, final_seeds
+from fedtune.record.mirror import check_new, check_same
 from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, write_document
+from fedtune.record.storage import check_uri
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import check_replaceable
@@ -76,31 +78,55 @@ def auto(request: AutoRequest) -> AutoResult:
 def carry_out_auto(plan: AutoPlan, shown: Progress) -> AutoResult:
     """Creates the folder of a plan and drives it to its end."""
     lead = plan.searches[0].experiment
+    storage = shown.storage if isinstance(shown, Mirrored) else None
     check_address(lead.address)
+    check_new(storage, plan.folder)
     plan.create()
-    return _driven(plan.folder, plan.record, lead.address, shown, plan.notes)
+    return _driven(plan.folder, plan.record, lead.address, shown, plan.notes, storage)
 
 
-def resume_auto(request: ResumeRequest) -> AutoResult:
-    """`fedtune.resume` of what `auto` began. What it finds is what it would have found uninterrupted."""
+def resume_auto(request: ResumeRequest, fetched: str | None = None) -> AutoResult:
+    """`fedtune.resume` of what `auto` began. What it finds is what it would have found uninterrupted. fetched: a line
+    that is told first."""
+    problems: list[str] = []
+    check_uri(request.storage, problems)
     found = reading.load(request.run)
     for folder in (found.path / top / name for top in (run_folder.FRESH, run_folder.FINAL) for name in found.searches):
         if folder.exists() and not folder.is_dir():
             load(folder)  # which says so
     runs = [*found.searches.values(), *found.fresh.values(), *([] if found.final is None else [found.final])]
-    goes_on = going_on(runs, request.address, other_versions=request.other_versions, options=not found.over)
+    goes_on = going_on(
+        runs,
+        request.address,
+        other_versions=request.other_versions,
+        options=not found.over,
+        storage=request.storage,
+        problems=problems,
+    )
     if (best := found.path / run_folder.BEST).exists() and not best.is_dir():
         raise UserError(sentence(str(best), "a folder", Shown("a file"), fix="Move it away; it is written again."))
     check_replaceable(best / f"{method}.yaml" for method in found.searches)
-    return _driven(found.path, found.record, request.address, request, goes_on.notes)
+    check_same(request.storage, found.path)
+    notes = goes_on.notes if fetched is None else [fetched, *goes_on.notes]
+    return _driven(found.path, found.record, request.address, request, notes, request.storage)
 
 
-def _driven(folder: Path, record: AutoRecord, address: str | None, shown: Progress, notes: Sequence[str]) -> AutoResult:
+def _driven(
+    folder: Path,
+    record: AutoRecord,
+    address: str | None,
+    shown: Progress,
+    notes: Sequence[str],
+    storage: str | None,
+) -> AutoResult:
     style = progress.style(shown.plain, shown.quiet)
     for note in notes:
         progress.tell(note, style)
     with lock(folder):
-        return Stages(folder, record, address, style, shown.simulate).result()
+        stages = Stages(folder, record, address, style, shown.simulate)
+        with mirrored(storage, folder, stages.say) as mirror:
+            found = stages.result()
+        return dataclasses.replace(found, unsent=mirror.unsent)
 
 
 class Stages:
@@ -116,6 +142,7 @@ class Stages:
     ) -> None:
         """address: of the cluster that was named when this command was given; those of records are not joined."""
         self.folder, self.record, self.address, self.style, self.simulate = folder, record, address, style, simulate
+        self.say = Speaker(style)
         self._searches = [part_of(folder / run_folder.SEARCHES / method.name) for method in record.methods]
         self._lead = dataclasses.replace(self._searches[0].experiment, name=record.name, address=address)
         self._clock = None if record.clock is None else Clock(record.clock, self._trials())
@@ -123,7 +150,7 @@ class Stages:
     def result(self) -> AutoResult:
         """Takes the stages that are left."""
         started = time.monotonic()
-        outcome = driver.drive(self.folder, self._stages(), simulate=self.simulate)
+        outcome = driver.drive(self.folder, map(self.say.beside, self._stages()), simulate=self.simulate)
         return dataclasses.replace(
             read_auto(self.folder),
             finished=outcome.finished,
@@ -255,7 +282,7 @@ class Stages:
         price, left = self._price(found.fresh[found.leader], starts), self._left() - starts.cold
         fits = [n for n in range(1, planned + 1) if fresh_seeds.together([price] * n, slots) <= left]
         if (count := max(fits, default=1)) < planned:
-            self._say(f"Time has run out: the final run has {count} of {planned} planned seeds.")
+            self.say(f"Time has run out: the final run has {count} of {planned} planned seeds.")
         return count
 
     def _tell_fewer(self, listed: Sequence[str], count: int, most: int) -> None:
@@ -263,14 +290,11 @@ class Stages:
         few = f"{count} fresh seed{'s' * (count > 1)} in place of {self.record.fresh}"
         if most < len(listed):
             out = ", ".join(listed[most:])
-            self._say(
+            self.say(
                 f"Time has run out: {out} expected least of the search, get no fresh seeds; the others have {few}."
             )
         elif count < self.record.fresh:
-            self._say(f"Time has run out: every method has {few}.")
-
-    def _say(self, text: str) -> None:
-        progress.tell(text, self.style)
+            self.say(f"Time has run out: every method has {few}.")
 
     # -- their parts -----------------------------------------------------------------------------------------------
 
@@ -298,6 +322,7 @@ class Stages:
             slots=None if left else e.concurrency,
             per_trial={"gpus": e.gpus_per_trial, **({} if left else {"cpus": e.cpus_per_trial})},
             address=self.address,
+            storage=e.storage,
         )
         plan(request, after=after).create()
 
@@ -371,6 +396,8 @@ class AutoResult:
     auto: Auto = dataclasses.field(kw_only=True, repr=False)
     #: The leader's final run.
     final: Final | None = None
+    #: A sentence where the mirror of the folder (`storage`) lacks something.
+    unsent: str | None = None
 
     @property
     def best(self) -> Row | None:
@@ -427,6 +454,7 @@ class AutoResult:
             "leaderboard": self.auto.table().json(),
             "excluded": dict(self.auto.excluded),
             "final": None if self.final is None else self.final.to_json(),
+            "unsent": self.unsent,
         }
 
 

@@ -30,9 +30,10 @@ from fedtune.planning.resumption import (
     space_of,
 )
 from fedtune.record.experiment import Experiment
+from fedtune.record.mirror import check_same
 from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, write_document
-from fedtune.record.storage import check_same, check_uri
+from fedtune.record.storage import check_uri
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.space import Space

@@ -19,7 +19,7 @@ from analysis.reproduce.claims import Decided
 from analysis.reproduce.folder import Made, load_made
 from analysis.runs import load_run as load
 from fedtune.api.attack import attack
-from fedtune.api.search import stage_of
+from fedtune.api.search import Speaker, mirrored, stage_of
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.decisions.history import Part
@@ -34,7 +34,9 @@ from fedtune.planning.resumption import going_on, part_of
 from fedtune.planning.time_left import TimeLeft, time_left
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import ELSEWHERE
+from fedtune.record.mirror import check_new, check_same
 from fedtune.record.run_directory import lock, write_document
+from fedtune.record.storage import check_uri
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.files import cannot_write, check_replaceable, given
@@ -57,6 +59,8 @@ class Reproduced:
     finished: bool
     interrupted: bool = False
     seconds: float = 0.0
+    #: A sentence where the mirror of the folder (`storage`) lacks something.
+    unsent: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
@@ -68,6 +72,7 @@ class Reproduced:
             "not_run": self.made.missing,
             "interrupted": self.interrupted,
             "seconds": self.seconds,
+            "unsent": self.unsent,
             "record": self.made.record.to_yaml(),
             "claims": [
                 {"says": c.claim.says, "source": c.claim.source, "verdict": c.verdict, "told": c.told, "why": c.why}
@@ -93,14 +98,17 @@ def reproduce(request: ReproduceRequest) -> Reproduced:
         if request.simulate is None:
             found = time_left(planned, say)
             notes = [*notes, found if isinstance(found, str) else found.sentence()]
-    return _carried_out(planned, plans, notes, request)
+    return _carried_out(planned, plans, notes, request, request.storage)
 
 
-def resume_reproduction(request: ResumeRequest) -> Reproduced:
-    """`fedtune.resume` of what `reproduce` began: of the rows and columns that it began with."""
+def resume_reproduction(request: ResumeRequest, fetched: str | None = None) -> Reproduced:
+    """`fedtune.resume` of what `reproduce` began: of the rows and columns that it began with. fetched: a line that is
+    told first."""
     planned = planned_again(given(request.run))
+    planned = dataclasses.replace(planned, asked=dataclasses.replace(planned.asked, storage=request.storage))
     plans, notes = _checked(planned, request.address, other_versions=request.other_versions)
-    return _carried_out(planned, plans, notes, request, request.address)
+    notes = notes if fetched is None else [fetched, *notes]
+    return _carried_out(planned, plans, notes, request, request.storage, request.address)
 
 
 def estimate(asked: ReproduceRequest, say: Callable[[str], object]) -> tuple[ReproductionPlan, TimeLeft | str]:
@@ -119,19 +127,34 @@ def _checked(
     as it was begun, or cannot be read."""
     plans = [plan(part.request, part.settings) for part in planned.parts if not part.exists]
     runs = [load(part.folder) for part in planned.parts if part.exists]
-    notes = going_on(runs, address, other_versions=other_versions, options=False).notes
+    problems: list[str] = []
+    check_uri(planned.asked.storage, problems)
+    notes = going_on(
+        runs,
+        address,
+        other_versions=other_versions,
+        options=False,
+        storage=planned.asked.storage,
+        problems=problems,
+    ).notes
     check_replaceable(planned.folder / name for name in run_folder.WRITTEN)
     return plans, notes
 
 
 def _carried_out(
-    planned: ReproductionPlan, plans: Sequence[Plan], notes: Sequence[str], shown: Progress, address: str | None = None
+    planned: ReproductionPlan,
+    plans: Sequence[Plan],
+    notes: Sequence[str],
+    shown: Progress,
+    storage: str | None,
+    address: str | None = None,
 ) -> Reproduced:
     """Makes the folder and the runs that are not there, drives what is left, and decides. The caller has checked
     all."""
     style, begun = progress.style(shown.plain, shown.quiet), time.monotonic()
     check_address(address)
     record = planned.folder / run_folder.REPRODUCTION
+    (check_same if record.exists() else check_new)(storage, planned.folder)
     try:
         planned.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -141,19 +164,22 @@ def _carried_out(
     with lock(planned.folder):
         for made in plans:
             made.create()
+        say = Speaker(style)
         with ExitStack() as held:
             for part in planned.parts:  # so that nobody resumes one of them meanwhile
                 held.enter_context(lock(part.folder))
             for note in notes:
                 progress.tell(note, style)
+            mirror = held.enter_context(mirrored(storage, planned.folder, say))
             parts = [part_of(part.folder) for part in planned.parts]
             lead = _lead(planned, parts, address)
-            stages = [lambda: stage_of(parts, lead, style, lambda part, own: f"cell {part.folder.name}")]
+            stages = [say.beside(lambda: stage_of(parts, lead, style, lambda part, own: f"cell {part.folder.name}"))]
             outcome = drive(planned.folder, stages, again=command_of(planned.asked), simulate=shown.simulate)
-        if outcome.finished and planned.reproduction.is_attacked and shown.simulate is None:
-            _attack(planned)
-        with busy(style, "deciding"):
-            return _result(planned, outcome, time.monotonic() - begun)
+            if outcome.finished and planned.reproduction.is_attacked and shown.simulate is None:
+                _attack(planned)
+            with busy(style, "deciding"):
+                found = _result(planned, outcome, time.monotonic() - begun)
+    return dataclasses.replace(found, unsent=mirror.unsent)
 
 
 def _attack(planned: ReproductionPlan) -> None:

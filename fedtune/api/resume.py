@@ -18,8 +18,9 @@ from fedtune.options import ResumeRequest
 from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.resumption import check_whole, going_on
 from fedtune.record.experiment import Experiment
+from fedtune.record.mirror import check_same, fetch
 from fedtune.record.run_directory import lock
-from fedtune.record.storage import check_same, check_uri, fetch, is_uri
+from fedtune.record.storage import check_uri, folder_name, is_uri
 from search_spaces.errors import UserError
 
 
@@ -43,15 +44,15 @@ def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
     if is_uri(str(request.run)):
         request, fetched = _fetched(request)
     several = next((kind.command for kind in (AutoRecord, ReproductionRecord) if kind.is_in(request.run)), None)
-    placing = ("slots", "per_trial", "time", "storage")
+    placing = ("slots", "per_trial", "time")
     placed = [f"--{name.replace('_', '-')}" for name in placing if getattr(request, name) is not None]
     if several and placed:
         raise UserError(
             f"{request.run} was made by `fedtune {several}` and goes on as it was begun. Leave {', '.join(placed)} out."
         )
     if several == "reproduce":
-        return resume_reproduction(request)
-    return resume_auto(request) if several else _resume_run(request, fetched)
+        return resume_reproduction(request, fetched)
+    return resume_auto(request, fetched) if several else _resume_run(request, fetched)
 
 
 def _fetched(request: ResumeRequest) -> tuple[ResumeRequest, str]:
@@ -59,7 +60,7 @@ def _fetched(request: ResumeRequest) -> tuple[ResumeRequest, str]:
     uri, problems = str(request.run), list(option.problems(request))
     check_uri(uri, problems)
     check_uri(request.storage, problems)
-    folder = named_folder(uri.partition("?")[0].rstrip("/").rpartition("/")[2], problems)
+    folder = named_folder(folder_name(uri), problems)
     if problems:
         raise UserError(*problems)
     told = fetch(uri, folder)

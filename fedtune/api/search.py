@@ -24,12 +24,12 @@ from fedtune.execution import driver
 from fedtune.execution.queue import Clock, open_queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
-from fedtune.options import Kept, Progress, SearchRequest
+from fedtune.options import Mirrored, Progress, SearchRequest
 from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
 from fedtune.record.experiment import Experiment
+from fedtune.record.mirror import Mirror, check_new
 from fedtune.record.run_directory import lock
-from fedtune.record.storage import Mirror, check_new
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def carry_out(planned: Plan, shown: Progress) -> Result:
 
     Raises `UserError`, before anything is created, where no cluster answers at the plan's address, or the storage of
     the mirror cannot be used."""
-    storage = shown.storage if isinstance(shown, Kept) else None
+    storage = shown.storage if isinstance(shown, Mirrored) else None
     check_address(planned.experiment.address)
     check_new(storage, planned.folder)
     planned.create()
@@ -116,10 +116,42 @@ def driven(part: Part, notes: Sequence[str], shown: Progress, storage: str | Non
     for note in notes:
         watch.say(note)
     stages = [lambda: driver.Stage(open_queue([part]), watch, placement)]
-    with contextlib.nullcontext() if storage is None else Mirror(storage, part.folder, watch.say) as mirror:
+    with mirrored(storage, part.folder, watch.say) as mirror:
         outcome = driver.drive(part.folder, stages, simulate=shown.simulate)
-    unsent = None if mirror is None else mirror.unsent
-    return result_of(part.folder, outcome, time.monotonic() - started, unsent)
+    return result_of(part.folder, outcome, time.monotonic() - started, mirror.unsent)
+
+
+def mirrored(
+    storage: str | None, folder: Path, say: Callable[[str], None]
+) -> contextlib.AbstractContextManager[Mirror | NoMirror]:
+    """Keeps the mirror of a folder, if there is one. say: prints a line."""
+    return contextlib.nullcontext(NoMirror()) if storage is None else Mirror(storage, folder, say)
+
+
+class NoMirror:
+    """In the place of a mirror where none was asked for."""
+
+    unsent: str | None = None
+
+
+class Speaker:
+    """Prints lines beside the progress of whichever stage runs."""
+
+    def __init__(self, style: progress.Style) -> None:
+        self._say: Callable[[str], None] = lambda text: progress.tell(text, style)
+
+    def __call__(self, text: str) -> None:
+        self._say(text)
+
+    def beside(self, stage: Callable[[], driver.Stage | None]) -> Callable[[], driver.Stage | None]:
+        """The stage, beside whose progress lines are printed once it is made."""
+
+        def made() -> driver.Stage | None:
+            if (found := stage()) is not None:
+                self._say = found.watch.say
+            return found
+
+        return made
 
 
 def stage_of(

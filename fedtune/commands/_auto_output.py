@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from analysis.auto import Auto, explained
 from analysis.labels import told
 from analysis.next_commands import run_command
-from fedtune.commands._output import INTERRUPTED, models
+from fedtune.commands._output import leave, models
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from search_spaces import run_folder
@@ -33,10 +31,7 @@ def result(found: AutoResult, as_json: bool) -> None:
             _final(found)
         else:
             tables.say("Interrupted. Go on with:", f"fedtune resume {quote(folder)}")
-    if found.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if found.finished and found.auto.leader is None:
-        raise typer.Exit(1)
+    leave(found, found.finished and found.auto.leader is None)
 
 
 def status(auto: Auto, found: Mapping[str, Any], as_json: bool) -> None:

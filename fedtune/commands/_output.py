@@ -25,6 +25,8 @@ from search_spaces.parameter import Value
 from search_spaces.shell import quote
 
 if TYPE_CHECKING:
+    from fedtune.api.auto import AutoResult
+    from fedtune.api.reproduce import Reproduced
     from fedtune.api.run import Final
     from fedtune.api.search import Result
 
@@ -98,11 +100,17 @@ def _go_on(found: Result, folder: str) -> None:
 
 
 def _leave(found: Result) -> None:
+    leave(found, found.finished and found.best is None and not found.by_condition)
+
+
+def leave(found: Result | AutoResult | Reproduced, is_empty: bool) -> None:
+    """The exit code of a command that drove trials, `is_empty` where none of them has a result, and what its mirror
+    lacks."""
     if found.unsent is not None:
         print(visible(found.unsent), file=sys.stderr)
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if found.finished and found.best is None and not found.by_condition:
+    if is_empty:
         raise typer.Exit(1)
     if found.unsent is not None:
         raise typer.Exit(UNSENT)

@@ -7,8 +7,6 @@ import sys
 import textwrap
 from typing import Any
 
-import typer
-
 from analysis.figures._common import two_keys
 from analysis.labels import number
 from analysis.reproduce.declaration import Place
@@ -16,7 +14,7 @@ from analysis.reproduce.folder import Made
 from analysis.reproduce.tables import HeatCell, Number, agreement, every_number, heat, ours, pivots, theirs
 from analysis.tables.pivot import Pivot
 from fedtune.api.reproduce import Reproduced
-from fedtune.commands._output import INTERRUPTED
+from fedtune.commands._output import leave
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.reproduction import ReproductionPlan
@@ -38,10 +36,7 @@ def result(found: Reproduced, as_json: bool) -> None:
         tables.print_json(found.to_json())
     else:
         _print(found)
-    if found.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if found.finished and not found.made.done:
-        raise typer.Exit(1)
+    leave(found, found.finished and not found.made.done)
 
 
 def estimate(planned: ReproductionPlan, found: TimeLeft | str, as_json: bool) -> None:

@@ -26,6 +26,7 @@ from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
 from fedtune.planning.settings import data_of, settled
 from fedtune.record.run_directory import new_folder, write_document
+from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.metrics import METRICS
@@ -131,6 +132,7 @@ _SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 def options(request: AutoRequest, problems: list[str]) -> Options:
     """Every option by itself. What cannot be used is added to `problems`."""
     problems.extend(option.problems(request))
+    check_uri(request.storage, problems)
     if request.equal and request.least is not None:
         problems.append("--equal gives every method the same part of the budget, so --least would change nothing.")
     if _is_file(request.space):
@@ -357,6 +359,7 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
         sampler=SAMPLER,
         scheduler="asha",
         order=request.order,
+        storage=request.storage,
         seed=request.seed,
         slots=request.slots,
         per_trial=request.per_trial,

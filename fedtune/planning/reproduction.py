@@ -18,6 +18,7 @@ from fedtune.planning.checks import writable
 from fedtune.planning.plan import middle_values
 from fedtune.planning.settings import Settings, settled
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
+from fedtune.record.storage import check_uri, folder_name
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.files import given
@@ -32,6 +33,7 @@ def command(asked: ReproduceRequest, **changes: Any) -> str:
     given: dict[str, object] = {"rows": ",".join(asked.rows) or None}
     given |= {"rounds": asked.rounds, "seeds": asked.seeds, "dataset": asked.dataset}
     given["runs-dir"] = None if asked.runs_dir == "runs" else asked.runs_dir
+    given["storage"] = asked.storage
     words += [word for column in asked.columns for word in ("--columns", column)]
     return join([*words, *(w for k, v in given.items() if v is not None for w in (f"--{k}", str(v)))])
 
@@ -105,6 +107,7 @@ def plan_reproduction(asked: ReproduceRequest) -> ReproductionPlan:
         asked = dataclasses.replace(asked, dataset=reproduction.meant(asked.dataset))
     problems.extend(option.problems(asked))
     folder = _folder(asked, problems)
+    _check_storage(asked.storage, folder.name, problems)
     chosen = _chosen(asked, reproduction, problems)
     if problems:
         raise UserError(*problems)
@@ -132,12 +135,14 @@ def planned_again(folder: Path) -> ReproductionPlan:
     asked = ReproduceRequest(
         record.reproduction, small=small, rounds=here.rounds, seeds=here.seeds, runs_dir=str(folder.parent)
     )
-    if folder.name != _name(asked):
+    if folder.name != (name := _name(asked)):
         asked = dataclasses.replace(asked, dataset=here.dataset)
     begun = sorted(path for path in (folder / run_folder.CELLS).glob("*") if path.is_dir())
     if begun:
         asked = dataclasses.replace(asked, data_dir=Experiment.read(begun[0]).data_dir)
     planned = plan_reproduction(asked)
+    if planned.folder.name != folder.name:
+        raise UserError(f"{folder} was renamed. Give it the name back that it was made with, which begins with {name}.")
     return dataclasses.replace(planned, parts=tuple(part for part in planned.parts if part.exists) or planned.parts)
 
 
@@ -172,6 +177,16 @@ def _folder(asked: ReproduceRequest, problems: list[str]) -> Path:
     return folder
 
 
+def _check_storage(uri: str | None, name: str, problems: list[str]) -> None:
+    """Adds a problem where a mirror cannot be kept there, or where the folder that `fedtune resume URI` makes would
+    have another name than this one."""
+    before = len(problems)
+    check_uri(uri, problems)
+    if uri is not None and len(problems) == before and folder_name(uri) != name:
+        fix = f"Write it as {uri.partition('?')[0].rstrip('/')}/{name}."
+        problems.append(sentence("storage", f"a URI that ends with the folder's name, {name}", uri, "--storage", fix))
+
+
 def _part(
     asked: ReproduceRequest, reproduction: Reproduction, folder: Path, row: Row, place: Place, problems: list[str]
 ) -> PlannedRun:
@@ -197,6 +212,7 @@ def _part(
         "name": str(cells / name),
         "keep_images": reproduction.keeps_images,
         "slots": asked.slots,
+        "storage": asked.storage,
     }
     request: SearchRequest | RunRequest = (
         SearchRequest(row.method, sampler="grid", scheduler="none", **shared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from fedtune.execution.ray_session import TuneSession
 from fedtune.planning import auto_budget
 from search_spaces.errors import UserError
 from tests.fedtune.fake import OfEqualMethods, OfMethod
+from tests.fedtune.record.test_storage import files_of
 
 METHODS = ("fedavg", "fedprox", "scaffold")
 BUDGET = 3 * 3 * 6 + 2 * 6 + 12 * 6  # fresh seeds, final seeds, search
@@ -75,18 +77,21 @@ def test_it_finds_the_best_method(whole: AutoResult) -> None:
 def test_it_goes_on_where_it_was_interrupted(
     auto: Any, whole: AutoResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice: after seven rounds, and after forty more."""
-    folder = tmp_path / "cut"
+    """Twice: after seven rounds, and after forty more, when the machine is lost and its mirror is left."""
+    monkeypatch.chdir(tmp_path)
+    folder, far = tmp_path / "cut", tmp_path / "far" / "mine"
     with monkeypatch.context() as patch:
         interrupted_after(7, patch)
-        cut = auto(folder, slots=2)  # the record is that of two trials at once
-    assert cut.interrupted and not cut.finished
+        cut = auto(folder, slots=2, storage=str(far))  # the record is that of two trials at once
+    assert cut.interrupted and not cut.finished and cut.unsent is None
     with monkeypatch.context() as patch:
         interrupted_after(40, patch)
-        cut = fedtune.resume(folder, quiet=True, simulate=OfMethod)
-    assert cut.interrupted and not cut.finished
-    resumed = fedtune.resume(folder, quiet=True, simulate=OfMethod)
-    assert resumed.finished
+        cut = fedtune.resume(folder, quiet=True, simulate=OfMethod, storage=str(far))
+    assert cut.interrupted and not cut.finished and files_of(folder) == files_of(far)
+    shutil.rmtree(folder)
+    resumed = fedtune.resume(far.as_uri(), quiet=True, simulate=OfMethod)
+    assert resumed.finished and resumed.folder == tmp_path / "runs" / "mine"
+    assert files_of(resumed.folder) == files_of(far)
     left, right = (found.auto.leaderboard.drop(columns="seconds") for found in (whole, resumed))
     assert left.equals(right)
     assert whole.final is not None and resumed.final is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.api.test_auto import interrupted_after
 from tests.fedtune.fake import OfTable
+from tests.fedtune.record.test_storage import files_of
 
 #: DFRD's Table 1 has numbers of FedAvg; FedProx stands for any method without one.
 MINE: dict[str, Any] = {
@@ -160,15 +162,25 @@ def test_parts_add_to_one_table(ray_cluster: None, mine: Path, capsys: pytest.Ca
 def test_interrupted_in_the_middle_of_a_cell_the_same_call_goes_on(
     ray_cluster: None, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And reaches what the uninterrupted one does."""
-    whole = call(mine)
+    """And so does `resume` with its mirror, after the machine was lost. Both reach what the uninterrupted one does."""
+    monkeypatch.chdir(tmp_path)
+    whole, far = call(mine), str(tmp_path / "far" / "mine-small")
     with monkeypatch.context() as patch:
         interrupted_after(10, patch)
-        cut = call(tmp_path / "cut")
+        cut = call(tmp_path / "cut", storage=far)
     assert cut.interrupted and not cut.finished and cut.made.done < 20
+    values = measured(whole.folder)
+    assert "--storage" in cut.command and far in cut.command
+    shutil.rmtree(mine)
+    fetched = fedtune.resume(Path(far).as_uri(), quiet=True, simulate=OfTable)
+    assert fetched.finished and fetched.folder == mine / "mine-small"
     resumed = call(tmp_path / "cut")
-    assert resumed.finished and measured(resumed.folder) == measured(whole.folder)
-    assert resumed.to_json()["verdicts"] == whole.to_json()["verdicts"]
+    for found in (resumed, fetched):
+        assert found.finished and measured(found.folder) == values
+        assert found.to_json()["verdicts"] == whole.to_json()["verdicts"]
+    assert files_of(fetched.folder) == files_of(Path(far))
+    with pytest.raises(UserError, match=r"mine-other was renamed\. Give it the name back .* begins with mine-small\."):
+        fedtune.resume(fetched.folder.rename(mine / "mine-other"))
 
 
 def test_failed_federations_are_told(ray_cluster: None, mine: Path) -> None:

@@ -211,7 +211,8 @@ def test_what_is_said_of_a_machine(alike: bool, tmp_path: Path, monkeypatch: pyt
         assert rest == f"{', '.join(same)}, its clock is as here, sees the data in /data, sees the runs in {folder}"
     else:
         assert found.state == "problem"
+        known = ", ".join(one for one in same if not one.startswith("torch"))
         assert rest == (
-            f"{', '.join(one for one in same if not one.startswith('torch'))}, its clock is 7.0 s ahead, has no data in "
-            f"/data yet, sends home what its trials write, as it does not see {folder}, torch 1.0, here {ours['torch']}"
+            f"{known}, its clock is 7.0 s ahead, has no data in /data yet, sends home what its trials write, as it "
+            f"does not see {folder}, torch 1.0, here {ours['torch']}"
         )

@@ -23,10 +23,11 @@ from fedtune.execution import outcome
 from fedtune.execution.queue import open_queue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
-from fedtune.record import storage
+from fedtune.record import mirror as mirrors
 from fedtune.record.experiment import Experiment
+from fedtune.record.mirror import Mirror, check_new, check_same, fetch
 from fedtune.record.run_directory import write_document
-from fedtune.record.storage import Mirror, Storage, check_new, check_same, check_uri, fetch
+from fedtune.record.storage import Storage, check_uri
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space, start
@@ -42,7 +43,8 @@ class Lost(BaseException):
 def files_of(folder: Path) -> dict[str, bytes]:
     """What a mirror of the run directory has to hold."""
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return {name: content for name, content in found.items() if name not in (run_folder.LOCK, storage.STATE)}
+    unsent = (run_folder.LOCK, mirrors.STATE)
+    return {name: content for name, content in found.items() if name.rpartition("/")[2] not in unsent}
 
 
 def run_some(run: Path, until: int) -> None:
@@ -249,7 +251,7 @@ def test_a_search_goes_on_from_its_mirror_on_another_machine(
 ) -> None:
     """Through Ray, while the mirror is kept in its thread. What the first machine had is gone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(storage, "EVERY", 0.05)
+    monkeypatch.setattr(mirrors, "EVERY", 0.05)
     made = experiment(tmp_path / "mine", time=2.0, values={"sleep": 0.1}, trials=4, sampler="random", storage="x")
     uri = (tmp_path / "far" / "mine").as_uri()
     request = SearchRequest("fedavg", quiet=True, simulate=Fake, storage=uri)
@@ -260,7 +262,7 @@ def test_a_search_goes_on_from_its_mirror_on_another_machine(
     ended = resume(uri, quiet=True, simulate=Fake, time="5m")
     assert isinstance(ended, Result) and ended.finished and ended.folder == tmp_path / "runs" / "mine"
     assert files_of(ended.folder) == files_of(tmp_path / "far" / "mine")
-    assert json.loads((tmp_path / "far" / "mine" / storage.STATE).read_text())["whole"] is True
+    assert json.loads((tmp_path / "far" / "mine" / mirrors.STATE).read_text())["whole"] is True
     wanted = asked(tmp_path / "asked", values={"sleep": 0.0}, trials=4, sampler="random").path
     assert frozen(ended.folder) == frozen(wanted)
     with pytest.raises(UserError, match="A run named 'mine' exists already"):
@@ -271,7 +273,7 @@ def test_what_a_mirror_lacks_is_said_with_exit_code_3_and_sent_where_the_command
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And never where the record says: whoever made a run directory does not choose who is sent what it comes to."""
-    monkeypatch.setattr(storage, "LAST", 0.0)
+    monkeypatch.setattr(mirrors, "LAST", 0.0)
     theirs = str(tmp_path / "theirs")
     made = experiment(tmp_path / "mine", trials=2, sampler="random", scheduler="none", storage=theirs)
     place = tmp_path / "far"
@@ -381,7 +383,7 @@ def test_what_a_killed_driver_was_sending_is_no_file_of_the_run_and_is_removed(t
     with Mirror(str(far), run, pytest.fail):
         pass
     trial = run_folder.trial_folder(0)
-    left = [far / f"{name}.part" for name in (storage.STATE, run_folder.STUDY, f"{trial}/{run_folder.CHECKPOINT}")]
+    left = [far / f"{name}.part" for name in (mirrors.STATE, run_folder.STUDY, f"{trial}/{run_folder.CHECKPOINT}")]
     for path in left:
         path.write_text("half")
     other = far / "somebody's.part"
@@ -394,7 +396,7 @@ def test_what_a_killed_driver_was_sending_is_no_file_of_the_run_and_is_removed(t
     assert [*far.rglob("*.part")] == [other], "what is not ours stays"
     only = tmp_path / "only"
     only.mkdir()
-    (only / f"{storage.STATE}.part").write_text("half")
+    (only / f"{mirrors.STATE}.part").write_text("half")
     check_new(str(only), tmp_path / "new")
     (only / "film.part").write_text("whole")
     with pytest.raises(UserError, match=r"holds film\.part already"):
