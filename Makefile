@@ -113,7 +113,7 @@ faults: $(INSTALLED)
 
 # Machines without a shared disk, parts of GPUs on several nodes, and the blocks of docs/cluster.md.
 cluster-test: $(INSTALLED)
-	@$(BIN)/python -m pytest -n 0 -rs tests/end_to_end/test_two_machines.py tests/end_to_end/test_several_nodes.py tests/packaging/test_cluster_page.py
+	@$(HEARTBEAT) "Searching over machines" $(BIN)/python -m pytest -n 0 -rs $(or $(TESTS),tests/end_to_end/test_two_machines.py tests/end_to_end/test_several_nodes.py tests/packaging/test_cluster_page.py)
 
 # Without SEED the inputs are others every time; the seed is printed first.
 INPUTS ?= 5000
