@@ -51,7 +51,7 @@ def run_some(run: Path, until: int) -> None:
     """Runs trials to their end, and begins trial `until`."""
     queue = open_queue([Part(run, Experiment.read(run), space())])
     while (proposal := queue.propose()) is not None and proposal.number < until:
-        _simulate(queue, proposal.part.experiment, run, proposal)
+        _simulate(queue, proposal.part.experiment, run, proposal, Fake)
     assert proposal is not None
     (run / run_folder.trial_folder(until)).mkdir(exist_ok=True)
     (run / run_folder.trial_folder(until) / run_folder.CONFIG).write_text("{}")
