@@ -7,8 +7,10 @@ there would have left. A trial that goes on begins with the files that are at ho
 still being written: the actor holds the folder as a process does that sees it. Its data set comes from home too
 where the machine lacks it, once per machine and content.
 
-Rounds are sent as they end. A checkpoint is as seldom as sending and writing it need for at most `CHECKPOINT_SHARE` of
-the time, which is the bound for the bandwidth of one trial.
+Rounds are sent as they end, and the trial goes on while one message is on its way; the next one waits for it, as does
+the end of the trial. So what is at home is what was in the trial's folder a message ago, at most. A checkpoint is as
+seldom as sending and writing it need for at most `CHECKPOINT_SHARE` of the time, which is the bound for the bandwidth
+of one trial.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -183,11 +186,30 @@ def _extend(path: Path, after: int, content: bytes) -> None:
         file.truncate()
 
 
+class _State(NamedTuple):
+    """Which file it is (another one once it was replaced), its length, and when it was written."""
+
+    node: int
+    length: int
+    written: int
+
+
+class _UnderWay(NamedTuple):
+    """A message that is being sent."""
+
+    #: The seconds that it takes.
+    seconds: Future[float]
+    #: What was at home before it.
+    before: dict[str, _State]
+    has_checkpoint: bool
+
+
 class SentFolder(TrialFolder):
     """The folder of a trial on a machine that does not see it: a folder here, which is kept equal to that at home until
     `close`. ask: the actor; folder: where the trial's folder is there; node: Ray's name for this machine.
 
-    Raises `OSError` where either folder refuses, or home cannot be reached."""
+    Raises `OSError` where either folder refuses, or home cannot be reached, which may be told by the message after the
+    one that it is about."""
 
     def __init__(self, ask: Ask, folder: str, node: str = "") -> None:
         self._ask, self._folder = ask, folder
@@ -198,19 +220,22 @@ class SentFolder(TrialFolder):
             left.callback(ask, "release", folder, self._holder)
             for name, content in held.items():
                 files.replace(place / name, content)
-            #: What is at home: by name which file here it was when it was sent, and its length.
+            #: What is at home, or on its way there: by name which file here it was.
             self._sent = {name: _state(place / name) for name in held}
+            self._under_way: _UnderWay | None = None
+            self._sender = left.enter_context(ThreadPoolExecutor(1, "home"))
             super().__init__(place)
             self._left = left.pop_all()
 
     def close(self) -> None:
-        for end in (super().close, self.send, self._left.close):
+        for end in (super().close, self.arrived, self.send, self.arrived, self._left.close):
             with contextlib.suppress(OSError):  # what is not at home by now is computed again
                 end()
 
     def resume(self, simulation: Resumable, seeds: Sequence[int], *, ended: bool = False) -> Any:
         rows = super().resume(simulation, seeds, ended=ended)
         self.send()
+        self.arrived()
         return rows
 
     def start_over(self, why: Damaged) -> None:
@@ -225,31 +250,51 @@ class SentFolder(TrialFolder):
         saved_at = self._saved_at
         super().save_checkpoint(simulation, last=last)
         if self._saved_at != saved_at:
-            started = time.monotonic()
             self.send()
-            self._saved_at = time.monotonic()
-            self._save_cost += self._saved_at - started
+            if last:  # what ended is at home before the driver hears of it
+                self.arrived()
+
+    def arrived(self) -> None:
+        """Waits until what is on its way is at home. Raises `OSError` where it does not come there."""
+        if (message := self._under_way) is None:
+            return
+        self._under_way = None
+        try:
+            seconds = message.seconds.result()
+        except BaseException:
+            self._sent = message.before
+            raise
+        if message.has_checkpoint:
+            self._save_cost += seconds
 
     def send(self) -> None:
-        """Sends home whatever is not there yet."""
+        """Sends home whatever is not there yet, once what is on its way has arrived, and does not wait for it."""
+        self.arrived()
         here = {path.name: _state(path) for path in self.path.iterdir() if _comes_home(path.name)}
         gone = sorted(name for name in self._sent.keys() - here.keys() if not name.startswith(_ONE_WAY))
         sent = [Sent(name, None, None) for name in gone if not is_states(name)]
         # The checkpoint last: what it contains is at home before it is.
         names = sorted(here, key=lambda name: (name == CHECKPOINT, name))
-        sent += [self._change(name, here[name][1]) for name in names if here[name] != self._sent.get(name)]
+        sent += [self._change(name, here[name].length) for name in names if here[name] != self._sent.get(name)]
         # What clients kept stays at home until the checkpoint there needs it no longer.
         sent += [Sent(name, None, None) for name in gone if is_states(name)]
         if sent:
-            self._ask("write", self._folder, self._holder, sent)
+            has_checkpoint = any(one.name == CHECKPOINT for one in sent)
+            self._under_way = _UnderWay(self._sender.submit(self._write, sent), self._sent, has_checkpoint)
             self._sent = here
+
+    def _write(self, sent: Sequence[Sent]) -> float:
+        """Sends a message, and returns the seconds until its files are at home."""
+        started = time.monotonic()
+        self._ask("write", self._folder, self._holder, sent)
+        return time.monotonic() - started
 
     def _change(self, name: str, length: int) -> Sent:
         """The new part of a growing file whose beginning was sent, or a whole file."""
-        file, before, _ = self._sent.get(name, (None, 0, 0))
-        content = files.read_bytes(self.path / name)[:length]
-        if name in GROWING and file == (self.path / name).stat().st_ino and length >= before:
-            return Sent(name, before, content[before:])
+        before, content = self._sent.get(name), files.read_bytes(self.path / name)[:length]
+        is_same = before is not None and before.node == (self.path / name).stat().st_ino
+        if before is not None and is_same and name in GROWING and length >= before.length:
+            return Sent(name, before.length, content[before.length :])
         return Sent(name, None, content)
 
 
@@ -264,10 +309,9 @@ def _begun(ask: Ask, folder: str, at: tuple[str, str]) -> tuple[int, dict[str, b
     return begun
 
 
-def _state(path: Path) -> tuple[int, int, int]:
-    """Which file it is (another one once it was replaced), its length, and when it was written."""
+def _state(path: Path) -> _State:
     found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return _State(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def bring(ask: Ask, name: str, data_dir: str | None) -> None:

@@ -26,7 +26,7 @@ from trainables.simulation import checkpoint
 from trainables.tune import Trial
 from trainables.worker import environment, home, trial_folder
 from trainables.worker.environment import Environment, Token
-from trainables.worker.home import Home, Sent
+from trainables.worker.home import Home, Sent, SentFolder
 from trainables.worker.job import Ending, Job
 from trainables.worker.trial_folder import TrialFolder
 
@@ -71,6 +71,11 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "checkpoint"}
 
 
+def folder(trial: Trial) -> SentFolder:
+    assert trial._hosted is not None and isinstance(trial._hosted._folder, SentFolder)
+    return trial._hosted._folder
+
+
 def untimed(folder: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if not key.startswith("seconds")} for row in rows]
@@ -89,6 +94,7 @@ def test_home_holds_what_a_trial_there_would_have_left(
     if lost_after is not None:
         for _ in range(lost_after - 1):
             first.step()
+        folder(first).arrived()
         assert (place / "rounds.jsonl").read_bytes().count(b"\n") == 2 * lost_after
         tune._ask("actor", "release", str(place))  # as the driver does that takes the first machine for lost
         second = Trial({"job": job(place, environment=UNSEEN)})
@@ -100,6 +106,66 @@ def test_home_holds_what_a_trial_there_would_have_left(
     assert (place / "checkpoint").stat().st_size == (tmp_path / "whole" / "checkpoint").stat().st_size
     assert run(Trial({"job": job(place)})).curve == whole.curve  # the checkpoint can be read, here too
     assert not list((tmp_path / "there").iterdir()), "no copy is left on the other machine"
+
+
+def test_a_trial_goes_on_while_one_message_is_on_its_way(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one waits for it, and the end of the trial for the last one."""
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", 1e-9)  # one after the first round, and the last one
+    whole = run(Trial({"job": job(tmp_path / "whole")}))
+    place, write = run_folder / "trials" / "0000", Home.write
+    may_write = threading.Event()
+    may_write.set()
+
+    def waits(self: Home, *given: Any) -> None:
+        assert may_write.wait(30)
+        write(self, *given)
+
+    def rows() -> int:
+        return (place / "rounds.jsonl").read_bytes().count(b"\n")
+
+    monkeypatch.setattr(Home, "write", waits)
+    trial = Trial({"job": job(place, environment=UNSEEN)})
+    trial.step()
+    folder(trial).arrived()
+    assert rows() == 2
+    may_write.clear()
+    trial.step()  # ends, although nothing is written
+    assert rows() == 2
+    threading.Timer(0.2, may_write.set).start()
+    trial.step()
+    assert rows() >= 4  # the message before is at home when the next one is sent
+    assert trial.step()["done"] and rows() == 8 and (place / "checkpoint").read_bytes() != b""
+    assert content(place) == content(tmp_path / "whole")
+    assert run(Trial({"job": job(place, environment=UNSEEN, ended=True)})).curve == whole.curve
+
+
+def test_a_message_that_did_not_arrive_is_told_and_sent_again(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next message, and when the trial is left."""
+    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", 1e-9)
+    place, write, refused = run_folder / "trials" / "0000", Home.write, False
+
+    def may_refuse(self: Home, *given: Any) -> None:
+        if refused:
+            raise OSError(errno.EHOSTUNREACH, "out of reach")
+        write(self, *given)
+
+    monkeypatch.setattr(Home, "write", may_refuse)
+    trial = Trial({"job": job(place, environment=UNSEEN)})
+    trial.step()
+    folder(trial).arrived()
+    refused = True
+    assert not trial.step()["done"]  # it is on its way
+    with contextlib.suppress(OSError):
+        assert folder(trial)._under_way is not None
+        folder(trial)._under_way.seconds.result()
+    refused = False
+    ending = trial.step()["ending"]
+    assert ending.stop_reason == "interrupted" and "out of reach" in str(ending.error)
+    assert (place / "rounds.jsonl").read_bytes().count(b"\n") == 6  # those of the third round too, which was computed
 
 
 def test_models_come_home(run_folder: Path, tmp_path: Path) -> None:
@@ -139,6 +205,7 @@ def test_what_clients_keep_comes_home_as_it_changes(
     trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
     if lost:
         trial.step(), trial.step()
+        folder(trial).arrived()
         tune._ask("actor", "release", str(place))
         trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
     assert run(trial).stop_reason == "completed"
