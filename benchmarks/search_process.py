@@ -30,11 +30,8 @@ def main() -> None:
 
     spent: dict[str, float] = {}
     ray.init, ray.shutdown = _timed(ray.init, spent, "init"), _timed(ray.shutdown, spent, "shutdown")
-    simulate = (
-        None
-        if task.get("real")
-        else functools.partial(standin.Standin, products=task.get("products", 0), diary=task.get("diary"))
-    )
+    work = {key: task[key] for key in ("products", "sleep", "diary") if key in task}
+    simulate = None if task.get("real") else functools.partial(standin.Standin, **work)
     samples = Samples() if task.get("memory") else None
     started = time.perf_counter()
     result = fedtune.search(

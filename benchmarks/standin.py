@@ -1,5 +1,5 @@
-"""A stand-in for a federation: a fixed amount of arithmetic per round, with the engine's interface. It tells when it
-worked.
+"""A stand-in for a federation: a fixed amount of arithmetic per round, or sleep, with the engine's interface. It tells
+when it worked.
 
 Its work is a number of matrix products, not a length of time: what disturbs a trial makes it slower, as it would a
 federation."""
@@ -35,7 +35,8 @@ def products(seconds: float) -> int:
 
 
 class Standin:
-    """A trial of `values["rounds"]` rounds of so many `products` each; accuracies follow from the parameters."""
+    """A trial of `values["rounds"]` rounds of so many `products` and seconds of `sleep` each; accuracies follow from
+    the parameters."""
 
     def __init__(
         self,
@@ -46,8 +47,10 @@ class Standin:
         device: str = "cpu",
         data_dir: str | None = None,
         products: int = 0,
+        sleep: float = 0.0,
         diary: str | None = None,
     ) -> None:
+        self.sleep = sleep
         self.values, self.seeds, self.rounds, self.round, self.products, self.diary = (
             dict(values),
             tuple(seeds),
@@ -72,6 +75,8 @@ class Standin:
             a = torch.eye(SIDE)
             for _ in range(self.products):
                 a @ a
+        if self.sleep:
+            time.sleep(self.sleep)
         value = (1 - (float(self.values.get("momentum", 0.5)) - 0.3) ** 2) * (1 - 0.5**self.round)
         self._note("end" if self.round >= self.rounds else "round")
         return [

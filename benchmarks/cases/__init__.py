@@ -13,6 +13,7 @@ ORDER = (
     "variants",
     "scaling",
     "slots",
+    "declared",
     "home",
     "memory",
     "clients",
