@@ -34,6 +34,10 @@ from trainables.worker.trial_folder import TrialFolder
 UNSEEN = Environment(token=Token("/nowhere/.session-1", "random"), home="actor")
 
 
+#: Every folder of a trial that is sent home.
+FOLDERS: list[SentFolder] = []
+
+
 @pytest.fixture
 def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run directory; scratch folders of trials are made in `there`. A checkpoint is written after every round."""
@@ -44,6 +48,13 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path / "run"
     for number in ("0000", "0001"):
         (made / "trials" / number).mkdir(parents=True)
+    begin = SentFolder.__init__
+
+    def noted(self: SentFolder, *given: Any) -> None:
+        begin(self, *given)
+        FOLDERS.append(self)
+
+    monkeypatch.setattr(SentFolder, "__init__", noted)
     actor = Home([str(made)], [], None)
     monkeypatch.setattr(tune, "_ask", lambda name, what, *given: getattr(actor, what)(*given))
     return made
@@ -71,9 +82,9 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "checkpoint"}
 
 
-def folder(trial: Trial) -> SentFolder:
-    assert trial._hosted is not None and isinstance(trial._hosted._folder, SentFolder)
-    return trial._hosted._folder
+def folder() -> SentFolder:
+    """That of the trial that began last."""
+    return FOLDERS[-1]
 
 
 def untimed(folder: Path) -> list[dict[str, Any]]:
@@ -94,7 +105,7 @@ def test_home_holds_what_a_trial_there_would_have_left(
     if lost_after is not None:
         for _ in range(lost_after - 1):
             first.step()
-        folder(first).arrived()
+        folder().arrived()
         assert (place / "rounds.jsonl").read_bytes().count(b"\n") == 2 * lost_after
         tune._ask("actor", "release", str(place))  # as the driver does that takes the first machine for lost
         second = Trial({"job": job(place, environment=UNSEEN)})
@@ -128,7 +139,7 @@ def test_a_trial_goes_on_while_one_message_is_on_its_way(
     monkeypatch.setattr(Home, "write", waits)
     trial = Trial({"job": job(place, environment=UNSEEN)})
     trial.step()
-    folder(trial).arrived()
+    folder().arrived()
     assert rows() == 2
     may_write.clear()
     trial.step()  # ends, although nothing is written
@@ -156,12 +167,13 @@ def test_a_message_that_did_not_arrive_is_told_and_sent_again(
     monkeypatch.setattr(Home, "write", may_refuse)
     trial = Trial({"job": job(place, environment=UNSEEN)})
     trial.step()
-    folder(trial).arrived()
+    folder().arrived()
     refused = True
     assert not trial.step()["done"]  # it is on its way
+    message = folder()._under_way
+    assert message is not None
     with contextlib.suppress(OSError):
-        assert folder(trial)._under_way is not None
-        folder(trial)._under_way.seconds.result()
+        message.seconds.result()
     refused = False
     ending = trial.step()["ending"]
     assert ending.stop_reason == "interrupted" and "out of reach" in str(ending.error)
@@ -205,7 +217,7 @@ def test_what_clients_keep_comes_home_as_it_changes(
     trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
     if lost:
         trial.step(), trial.step()
-        folder(trial).arrived()
+        folder().arrived()
         tune._ask("actor", "release", str(place))
         trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
     assert run(trial).stop_reason == "completed"
