@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -211,11 +211,6 @@ class Configuration:
     #: The same as the dataclasses that declare them.
     federation: FederationConfig
     config: Any
-
-    def on(self, **federation: Value) -> Configuration:
-        """The same with other values of parameters of the federation, which are converted."""
-        changed: Any = federation
-        return Configuration({**self.values, **federation}, replace(self.federation, **changed), self.config)
 
 
 def resolve(name: str, values: Mapping[str, object], where: str = "") -> dict[str, Value]:

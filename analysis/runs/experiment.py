@@ -132,7 +132,7 @@ class ExperimentRecord(FileRecord):
         Must("a list of points, each with `values` and `from`", each(shaped(_POINT, *_POINT))),
     ] = ()
     #: So many of the first trials are not run: their results were taken from earlier runs
-    #: (`fedtune.execution.queue.Queue.take_results`).
+    #: (`fedtune.execution.queue.Queue`).
     taken: Count = 0
     #: Seed-rounds (rounds of single federations) that a race may spend; 0: the search is none, and `trials` bounds it.
     budget: Count = 0

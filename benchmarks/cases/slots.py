@@ -76,7 +76,7 @@ class Driver:
         from fedtune.console.progress import ProgressDisplay
         from fedtune.decisions.history import Part
         from fedtune.execution.interrupts import Interrupts
-        from fedtune.execution.queue import open_queue
+        from fedtune.execution.queue import Queue
         from fedtune.execution.ray_session import TuneSession
         from fedtune.machine import cluster
         from fedtune.machine.server_watch import ServerLoss
@@ -91,7 +91,7 @@ class Driver:
                 session = TuneSession(
                     planned.folder,
                     planned.experiment.placement,
-                    open_queue([part]),
+                    Queue([part]),
                     watch,
                     None,
                     Interrupts(),

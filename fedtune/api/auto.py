@@ -41,7 +41,7 @@ from fedtune.console.progress import AutoDisplay
 from fedtune.decisions import fresh_seeds, prices
 from fedtune.decisions.history import OVERRUN, Allocation, ByClock, Part
 from fedtune.execution import driver
-from fedtune.execution.queue import Clock, open_queue
+from fedtune.execution.queue import Clock, Queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import AutoRequest, Mirrored, Progress, ResumeRequest, RunRequest
@@ -169,7 +169,7 @@ class Stages:
         yield self._final
 
     def _search(self) -> driver.Stage | None:
-        queue = open_queue(self._searches, allocation_of(self.record, self._lead.concurrency), self._clock)
+        queue = Queue(self._searches, allocation_of(self.record, self._lead.concurrency), clock=self._clock)
         if queue.finished and not queue.damaged():
             return None
         costs = dict(zip(self._names, self.record.costs(self.record.unit), strict=True))

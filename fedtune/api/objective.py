@@ -50,7 +50,7 @@ class Objective:
         if problems:
             raise UserError(*dict.fromkeys(problems))
         self.values = settings.values
-        self._resolve = registry.resolve
+        self._configured = registry.configured
 
     def __call__(self, trial: Trial) -> float:
         """The metric of the last round, mean over the seeds."""
@@ -58,8 +58,8 @@ class Objective:
 
         from trainables.simulation.replicates import Replicates
 
-        values = self._resolve(self.method, {**self.values, **self.space.suggest(trial)})
-        simulated = Replicates(self.method, values, self.seeds, device=self.device, data_dir=self.data_dir)
+        made = self._configured(self.method, {**self.values, **self.space.suggest(trial)})
+        simulated = Replicates(self.method, made, self.seeds, device=self.device, data_dir=self.data_dir)
         last: float | None = None
         while simulated.round < simulated.rounds:
             rows = simulated.step()

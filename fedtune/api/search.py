@@ -21,11 +21,10 @@ from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.decisions.history import Part
 from fedtune.execution import driver
-from fedtune.execution.queue import Clock, open_queue
+from fedtune.execution.queue import Clock, Queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import Mirrored, Progress, SearchRequest
-from fedtune.planning.pack_auto import packed
 from fedtune.planning.plan import Plan, plan
 from fedtune.record.experiment import Experiment
 from fedtune.record.mirror import Mirror, check_new
@@ -67,7 +66,7 @@ def search(request: SearchRequest) -> Result:
 
     Progress goes to stderr, the run directory to `name`. Raises `UserError`, before anything is created, with
     every problem of the request. Ctrl-C ends it cleanly, and `resume` goes on."""
-    return carry_out(packed(plan(request)), request)
+    return carry_out(plan(request), request)
 
 
 def carry_out(planned: Plan, shown: Progress) -> Result:
@@ -115,7 +114,7 @@ def driven(part: Part, notes: Sequence[str], shown: Progress, storage: str | Non
     watch = progress.ProgressDisplay(part.experiment, style, varied=tuple(part.space.vary))
     for note in notes:
         watch.say(note)
-    stages = [lambda: driver.Stage(open_queue([part]), watch, placement)]
+    stages = [lambda: driver.Stage(Queue([part]), watch, placement)]
     with mirrored(storage, part.folder, watch.say) as mirror:
         outcome = driver.drive(part.folder, stages, simulate=shown.simulate)
     return result_of(part.folder, outcome, time.monotonic() - started, mirror.unsent)
@@ -165,7 +164,7 @@ def stage_of(
 
     lead: how all of them are shown and placed; name_of: what a trial is called, by its run and its number there; clock:
     as of `Queue`."""
-    queue = open_queue(parts, clock=clock)
+    queue = Queue(parts, clock=clock)
     if queue.finished and not queue.damaged():
         return None
     watch = progress.ProgressDisplay(lead, style)

@@ -34,10 +34,9 @@ def command(request: SearchRequest, *, dry_run: DryRun = False, as_json: AsJson 
     """Search the hyper-parameters of a method."""
     from fedtune.api.search import carry_out
     from fedtune.commands import _output
-    from fedtune.planning.pack_auto import packed
     from fedtune.planning.plan import plan
 
-    planned = packed(plan(request))
+    planned = plan(request)
     if dry_run:
         _output.estimate(_timed(planned, request), as_json)
     else:

@@ -157,7 +157,7 @@ class ProgressDisplay:
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> ProgressDisplay:
+    def __enter__(self) -> None:
         if self.style == "live":
             from rich.console import Console
             from rich.live import Live
@@ -172,7 +172,6 @@ class ProgressDisplay:
         elif self.style == "plain":
             self._thread = threading.Thread(target=self._beat, daemon=True)
             self._thread.start()
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()

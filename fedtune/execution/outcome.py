@@ -109,8 +109,9 @@ def taken_result(part: Part, number: int) -> Ending:
     return Ending("completed", e.rounds, None, values.curve, seconds)
 
 
-def reopen(part: Part) -> None:
-    """After `fedtune extend --rounds`: trials that ran all the rounds that were planned before become running ones.
+def opened(part: Part) -> StudyFile:
+    """The study of a run. After `fedtune extend --rounds` trials that ran all the rounds that were planned before have
+    become running ones in it.
 
     They come before new ones, and go on from their last checkpoint like a trial that was interrupted. They lose their
     values, which were those of an earlier round than others will have; the values of their rounds stay. Early stopping
@@ -119,8 +120,10 @@ def reopen(part: Part) -> None:
     study = StudyFile(part.folder)
     trials = study.trials()
     going_on = {trial.number: _running(trial) for trial in unfinished(trials, part.experiment)}
-    if going_on:
-        study.replace([going_on.get(trial.number, trial) for trial in trials])
+    if not going_on:
+        return study
+    study.replace([going_on.get(trial.number, trial) for trial in trials])
+    return StudyFile(part.folder)
 
 
 def _running(trial: FrozenTrial) -> FrozenTrial:

@@ -17,9 +17,9 @@ from fedtune.decisions.early_stopping import Rule, Until
 from fedtune.decisions.history import DONE, Answer, History, Next, Part
 from fedtune.decisions.method_allocation import elapsed
 from fedtune.decisions.proposals import propose, stop_rule
-from fedtune.execution.outcome import damaged, drop_checkpoint, outcome, reopen, taken_result
+from fedtune.execution.outcome import damaged, drop_checkpoint, opened, outcome, taken_result
 from fedtune.machine.resources import Share
-from fedtune.record.journal import StudyFile, curve
+from fedtune.record.journal import curve
 from search_spaces import run_folder
 from search_spaces.parameter import Value
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from fedtune.decisions.history import Allocation
+    from fedtune.record.journal import StudyFile
     from trainables.worker.job import Ending
 
 
@@ -70,14 +71,17 @@ class Queue:
         studies: Sequence[StudyFile] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """parts: the runs of the experiment. allocation: as of `History`. studies: in place of those in the runs'
-        folders, for an experiment that is replayed rather than run. clock: where a budget is counted by it, when each
-        trial began and ended is recorded, and no trial goes on after what the allocation says is the last moment,
-        but for the first one of all, so that there is an answer."""
+        """parts: the runs of the experiment, whose locks the caller holds. allocation: as of `History`. studies: in
+        place of those in the runs' folders, for an experiment that is replayed rather than run. clock: where a budget
+        is counted by it, when each trial began and ended is recorded, and no trial goes on after what the allocation
+        says is the last moment, but for the first one of all, so that there is an answer.
+
+        Trials go on that have fewer rounds than are planned now, and those are there whose results were taken from
+        earlier runs. Raises `UserError` where a record cannot be read or the disk refuses."""
         self._clock = clock
         #: The runs of the experiment.
         self.parts = tuple(parts)
-        self._studies = [StudyFile(part.folder) for part in parts] if studies is None else list(studies)
+        self._studies = [opened(part) for part in parts] if studies is None else list(studies)
         self._trials: list[dict[int, FrozenTrial]] = []
         for part, study in zip(parts, self._studies, strict=True):
             part.check()
@@ -94,6 +98,7 @@ class Queue:
         self._waiting = {number for number, (_, trial) in enumerate(found) if trial.state.name == "RUNNING"}
         #: What was proposed and not begun yet; None after any change.
         self._next: Next | Answer | None = None
+        self._take_results()
 
     # -- proposing -------------------------------------------------------------------------------------------------
 
@@ -252,7 +257,7 @@ class Queue:
 
     # -- trials whose results are there already --------------------------------------------------------------------
 
-    def take_results(self) -> None:
+    def _take_results(self) -> None:
         """Ends every trial whose result was taken from an earlier run and that the study does not hold yet. Its rounds
         are in the run directory (`fedtune.record.run_directory`). A driver that is killed in between leaves the rest to
         the next one."""
@@ -268,15 +273,3 @@ class Queue:
                     number = self._begin(found)
                 self.finish(number, ending)
                 self._waiting.discard(number)
-
-
-def open_queue(parts: Sequence[Part], allocation: Allocation | None = None, clock: Clock | None = None) -> Queue:
-    """The queue of what is recorded in the runs' folders, whose locks the caller holds: with results that were taken
-    from earlier runs, and with trials that go on since more rounds are planned. Raises `UserError` where a record
-    cannot be read or the disk refuses."""
-    for part in parts:
-        if part.experiment.rounds_before:
-            reopen(part)
-    queue = Queue(parts, allocation, clock=clock)
-    queue.take_results()
-    return queue

@@ -181,12 +181,13 @@ def measured(
     values: every parameter. once: one round alone is run, which warms up and does what is done at intervals, so that it
     says a little too much; what trials cost is learnt from them then. Raises `UserError` where the federation is not
     possible."""
+    from trainables import registry
     from trainables.simulation.replicates import Replicates
 
     with as_a_trial(threads):
         begun, computing = time.perf_counter(), time.process_time()
-        rounds = 1 if once else 2
-        federation = Replicates(method, {**values, "rounds": rounds}, (seed,), device=device, data_dir=data_dir)
+        short = registry.possible(method, {**values, "rounds": 1 if once else 2})
+        federation = Replicates(method, short, (seed,), device=device, data_dir=data_dir)
         set_up = time.perf_counter() - begun
         last = _Last(federation)
         seconds = _of_one(last, values) if once else typical(last, values)[0]

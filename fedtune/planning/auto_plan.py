@@ -21,7 +21,7 @@ from fedtune.options import MAX_TRIALS, AutoRequest, Sampler, SearchRequest
 from fedtune.planning import auto_budget, checks
 from fedtune.planning.auto_budget import Options, budgeted, shown, within_budget
 from fedtune.planning.checks import named_folder
-from fedtune.planning.objects import model_of, with_metrics
+from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
 from fedtune.planning.settings import data_of, settled
@@ -67,7 +67,7 @@ class AutoPlan:
 def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: None) -> AutoPlan:
     """Checks all of a request and times a few rounds of every method; `say` is told which. Raises one `UserError` with
     every problem; writes nothing but the data set's cache."""
-    started, request = time.monotonic(), with_metrics(request)
+    started, request = time.monotonic(), spelled(request)
     problems: list[str] = []
     folder = named_folder(str(request.name), problems)
     wanted = options(request, problems)
@@ -219,7 +219,7 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
     of_data = {canonical(name): str(value) for name, value in given if canonical(name) in own.OPTIONS}
     wanted: list[tuple[str, object]] = [*data_of(request, of_data, problems).items()]
     wanted += [] if request.rounds is None else [("rounds", request.rounds)]
-    wanted += [] if request.model is None else [("model", model_of(request.model))]
+    wanted += [] if request.model is None else [("model", request.model)]
     wanted += [("own_metrics", ",".join(request.own_metrics))] if request.own_metrics else []
     wanted += [(name, value) for name, value in given if canonical(name) not in of_data]
     found = {method: _of_space(request.space, method, shared) or dict(shared) for method in methods}

@@ -111,10 +111,12 @@ def timed_cost(
     no longer than `PATIENCE`, and where clients are trained as one program, of which no part tells the whole.
 
     known: what other configurations have told, on the same device; what computes the same is not timed again."""
+    from trainables import registry
     from trainables.simulation.replicates import Replicates
 
     with as_a_trial(threads):
-        federation = Replicates(method, {**values, "rounds": 2}, (seed,), device=device, data_dir=data_dir)
+        short = registry.possible(method, {**values, "rounds": 2})
+        federation = Replicates(method, short, (seed,), device=device, data_dir=data_dir)
         simulation = federation.simulations[0]
         if simulation.executor != "vmap":
             seconds = concluded(simulation, values, _clock(device, threads), known)

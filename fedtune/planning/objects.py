@@ -16,16 +16,19 @@ Request = TypeVar("Request")
 
 
 def spelled(request: Request) -> Request:
-    """The request with names and paths alone. Raises `UserError` where one of its objects has no file."""
+    """The request with names and paths alone; of metrics of the user's own, `own_metrics` says what computes them.
+    Raises `UserError` where one of its objects has no file."""
     from trainables import own_code
 
     own_code.check_not_running()
-    asked: Any = with_metrics(request)
+    asked: Any = request
     changes: dict[str, Any] = {}
     fields = {field.name for field in dataclasses.fields(asked)}
-    for name, named in (("method", _method), ("dataset", _dataset), ("model", model_of)):
+    for name, named in (("method", _method), ("dataset", _dataset), ("model", _model)):
         if name in fields and (value := getattr(asked, name)) is not None:
             changes[name] = named(value)
+    if "metric" in fields and asked.metric is not None:
+        changes |= _metrics(asked)
     if "space" in fields and isinstance(asked.space, Mapping):
         changes["space"] = _space(asked.space, changes.get("method", asked.method))
     spelled_out: Request = dataclasses.replace(asked, **changes)
@@ -44,7 +47,7 @@ def _dataset(given: object) -> str:
     return objects.reference(given)
 
 
-def model_of(given: object) -> str:
+def _model(given: object) -> str:
     """A model's name, `mynet.py:Net`, or a class that stands in a file."""
     if isinstance(given, str):
         return given
@@ -53,12 +56,9 @@ def model_of(given: object) -> str:
     return own_code.object_reference(given, "model", "class")
 
 
-def with_metrics(request: Request) -> Request:
-    """The request with the names of its metrics; of those of the user's own, `own_metrics` says what computes them.
-    Raises `UserError` where there is no such function."""
-    asked: Any = request
-    if not hasattr(asked, "metric") or asked.metric is None:
-        return request
+def _metrics(asked: Any) -> dict[str, Any]:
+    """The names of a request's metrics, and what computes those of the user's own. Raises `UserError` where there is no
+    such function."""
     from trainables import own_code, own_metrics
 
     one = isinstance(asked.metric, str) or callable(asked.metric)
@@ -69,9 +69,8 @@ def with_metrics(request: Request) -> Request:
             name, listed = own_metrics.reference(name)
             found.append(listed)
         names.append(name)
-    metric: Any = names[0] if one and isinstance(request, AutoRequest) else names
-    named: Request = dataclasses.replace(asked, metric=metric, own_metrics=tuple(dict.fromkeys(found)))
-    return named
+    metric: Any = names[0] if one and isinstance(asked, AutoRequest) else names
+    return {"metric": metric, "own_metrics": tuple(dict.fromkeys(found))}
 
 
 def _space(given: Mapping[str, Any], method: str) -> str:

@@ -14,19 +14,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.machine import resources
-from fedtune.options import AUTO, SearchRequest
-from fedtune.planning.plan import Plan
+from fedtune.options import SearchRequest
 from fedtune.planning.timed_federations import MIB, Federations, Footprint, OutOfMemory
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
+from search_spaces.parameter import Value
 from search_spaces.run_folder import FIXED
 
 #: The part of the free memory that trials may take; the rest is for the driver, Ray and the system.
@@ -57,13 +57,17 @@ class Bounds:
     threads: int | None = None
 
 
-def packed(planned: Plan) -> Plan:
-    """The plan with the packing that measured best; the same plan where --slots auto was not asked for.
+class Packed(NamedTuple):
+    """An experiment with the packing that measured best, what is recorded of it, and what is told."""
 
-    Raises `UserError` where the configuration in the middle of the space does not run."""
-    if planned.request is None or planned.request.slots != AUTO:
-        return planned
-    e, asked, here = planned.experiment, planned.request, resources.machine()
+    experiment: Experiment
+    facts: Mapping[str, Any]
+    notes: list[str]
+
+
+def packed(e: Experiment, middle: Mapping[str, Value], asked: SearchRequest) -> Packed:
+    """Measures a configuration in the `middle` of the space. Raises `UserError` where it does not run."""
+    here = resources.machine()
     on_gpu = e.gpus_per_trial > 0
     gpus = here.gpus if on_gpu else 1
     bounds = limits(e, asked, here)
@@ -72,7 +76,7 @@ def packed(planned: Plan) -> Plan:
         busy(progress.style(asked.plain, asked.quiet), "starting a federation") as say,
         Federations(
             e.method,
-            planned.middle,
+            middle,
             e.seeds,
             device="cuda" if on_gpu else "cpu",
             data_dir=e.data_dir,
@@ -90,7 +94,8 @@ def packed(planned: Plan) -> Plan:
         table, full = explore(ask, bounds, lambda: _fit(federations.footprint))
         footprint = federations.footprint
     best = pick(table)
-    return _settled(planned, best, table, footprint, full, gpus=gpus if on_gpu else 0, cores=here.cores, load=load)
+    found = resources.Machine(here.cores, gpus if on_gpu else 0)
+    return _settled(e, asked, best, table, footprint, full, found, load)
 
 
 def most_at_once(e: Experiment) -> int:
@@ -174,19 +179,17 @@ def available() -> int:
 
 
 def _settled(
-    planned: Plan,
+    e: Experiment,
+    asked: SearchRequest,
     best: Sample,
     table: list[Sample],
     footprint: Footprint,
     full: str,
-    *,
-    gpus: int,
-    cores: int,
+    here: resources.Machine,
     load: float,
-) -> Plan:
-    """The plan with `best` as its packing, and the reasons in its notes and in the record."""
-    e, asked = planned.experiment, planned.request
-    assert asked is not None
+) -> Packed:
+    """The experiment with `best` as its packing, and the reasons."""
+    gpus, cores = here.gpus, here.cores
     limit = most_at_once(e)
     at_once = min(best.trials * max(1, gpus), limit)
     share = asked.gpus_per_trial if asked.gpus_per_trial is not None else resources.part(best.trials) if gpus else 0.0
@@ -208,7 +211,7 @@ def _settled(
         f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":",
         *_table(table, best, footprint),
         f"Slots: {at_once} × ({each}). {_why(best, table, full)}",
-        *_warnings(experiment, resources.Machine(cores, gpus), load),
+        *_warnings(experiment, here, load),
     ]
     chosen = {
         "concurrency": at_once,
@@ -217,8 +220,7 @@ def _settled(
         "gpus_per_trial": share,
         "why": _why(best, table, full),
     }
-    facts = {**planned.facts, "packing": chosen | _measured(table, footprint) | {"load_before": round(load, 2)}}
-    return dataclasses.replace(planned, experiment=experiment, facts=facts, notes=(*planned.notes, *lines))
+    return Packed(experiment, chosen | _measured(table, footprint) | {"load_before": round(load, 2)}, lines)
 
 
 def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from analysis.runs.conditions import named, show
 from fedtune import option
@@ -27,6 +27,7 @@ from fedtune.planning import checks, configuration, warm_start
 from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.earlier_searches import note, said_before
 from fedtune.planning.objects import spelled
+from fedtune.planning.pack_auto import packed
 from fedtune.planning.preflight import Checked, preflight, under_conditions
 from fedtune.planning.selection import Selection, selectable, selected_by
 from fedtune.planning.settings import FEW_VALIDATED, MORE_VALIDATED, Settings, overrides, settled
@@ -35,7 +36,7 @@ from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.provenance import provenance, sampler_file
 from fedtune.record.run_directory import TakenTrial, absolute, create
 from fedtune.record.storage import check_uri
-from search_spaces import presets, run_folder
+from search_spaces import presets, requirements, run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
 from search_spaces.files import given
@@ -60,8 +61,6 @@ class Plan:
     notes: tuple[str, ...]
     #: Every parameter of one configuration in the middle of the space, as it was checked: for measuring.
     middle: Mapping[str, Value]
-    #: What was asked for; None where `--slots auto` cannot be applied to the plan.
-    request: SearchRequest | None = None
     #: Results of earlier runs, those of the first trials.
     taken: tuple[TakenTrial, ...] = ()
 
@@ -92,26 +91,18 @@ class Budget:
 class Subject:
     """What a request asks to be trained: the configurations of a space, or in a final run a single one."""
 
-    kind: Literal["search", "run"]
     folder: Path
-    method: str
-    profile: str
+    #: What is recorded of the request, but for its share of the machine.
+    experiment: Experiment
     #: What is searched. That of a final run has nothing to search.
     space: Space
-    #: Every parameter that is not searched.
-    values: Mapping[str, Value]
-    selection: Selection
-    budget: Budget
-    #: Wall-clock budget in seconds.
-    time: float | None = None
     #: What the user is told of values that nobody has given, and of the space.
     notes: tuple[str, ...] = ()
-    #: For a final run: the exported file's content.
-    source: Mapping[str, Any] = field(default_factory=dict)
 
 
 def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, *, after: int = 0) -> Plan:
-    """Checks all of a request. Raises one `UserError` with every problem; writes nothing but the data set's cache.
+    """Checks all of a request, and with `--slots auto` measures how many trials are to run at once. Raises one
+    `UserError` with every problem; writes nothing but the data set's cache.
 
     settings: those of the request, where they are known already. after: of a final run, so many of the fresh seeds are
     left to another run."""
@@ -121,75 +112,35 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         subject = _search(request, settings, problems)
     else:
         subject = _final_run(request, settings, after, problems)
-    space, budget, selection = subject.space, subject.budget, subject.selection
+    experiment, space = subject.experiment, subject.space
     order = request.order if isinstance(request, SearchRequest) else None
-    packing = placement(request, problems, trials=budget.trials, order=order)
+    packing = placement(request, problems, trials=experiment.trials, order=order)
     earlier = []
     if isinstance(request, SearchRequest):
         keys = {*(dimension.key for _, dimension in space.dimensions()), *space.vary}
         earlier = opened(warm_start.named(request.warm_start, problems), request.method, keys, problems)
-    middle = {**subject.values, **middle_values((*space.search.values(), *space.vary.values()))}
+    middle = {**experiment.values, **middle_values((*space.search.values(), *space.vary.values()))}
     device = device_of(packing.gpus, request.address)
-    data, required = request.data_dir, tuple(one.metric for one in selection.require)
     check_uri(request.storage, problems)
     checked = preflight(
-        subject.method, middle, budget.seeds, data, problems, selection.metric, device, required, request.keep_images
+        experiment.method,
+        middle,
+        experiment.seeds,
+        request.data_dir,
+        problems,
+        experiment.metric,
+        device,
+        [requirements.read(text).metric for text in experiment.require],
+        request.keep_images,
     )
-    several = under_conditions(subject.method, space, checked, budget.seeds, data, problems)
+    several = under_conditions(experiment.method, space, checked, experiment.seeds, request.data_dir, problems)
     facts = {**checked.facts, **several}
-    if (own := sampler_file(budget.sampler)) is not None:
+    if (own := sampler_file(experiment.sampler)) is not None:
         facts["sampler_file"] = own
     if problems:
         raise UserError(*dict.fromkeys(problems))
-    experiment, space = _experiment(subject, checked, packing, request)
-    if not isinstance(request, SearchRequest):
-        notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
-        return Plan(subject.folder, experiment, space, facts, notes, checked.values)
-    start = known(experiment, space, facts, earlier)
-    alone = warm_start.NONE in option.several(request.warm_start)
-    said = None if alone else said_before(subject.folder, experiment, space, facts)
-    notes = (
-        *_notes(request, experiment, space),
-        *_few_validated(experiment, checked),
-        *_slow_arithmetic(space, checked),
-        *_at_once(request, start.experiment),
-        *subject.notes,
-        *start.notes,
-        *note(said),
-    )
-    facts |= start.facts
-    made = dataclasses.replace(start.experiment, learnt=said)
-    return Plan(subject.folder, made, space, facts, notes, checked.values, request, start.taken)
-
-
-def _experiment(
-    subject: Subject, checked: Checked, packing: resources.Packing, request: SearchRequest | RunRequest
-) -> tuple[Experiment, Space]:
-    """What is recorded of the request, and the space: of a final run with every value, as it was completed."""
-    selection, budget, final = subject.selection, subject.budget, subject.kind == "run"
-    fixed = checked.values if final else subject.space.fix
-    space = dataclasses.replace(subject.space, metric=selection.metric, fix=fixed)
-    experiment = Experiment(
-        name=subject.folder.name,
-        kind=subject.kind,
-        method=subject.method,
-        space=space.name,
-        profile=subject.profile,
-        values=checked.values if final else subject.values,
-        metric=selection.metric,
-        select_on=selection.select_on,
-        trials=budget.trials,
-        rounds=budget.rounds,
-        seed=request.seed,
-        seeds=budget.seeds,
-        sampler=budget.sampler,
-        scheduler=budget.scheduler,
-        grace=budget.grace,
-        require=tuple(map(str, selection.require)),
-        budget=budget.seed_rounds,
-        confirm=budget.confirm,
-        time=subject.time,
-        data_dir=absolute(request.data_dir),
+    experiment = dataclasses.replace(
+        experiment,
         order=packing.order,
         lag=resources.lag(packing.slots),
         early=resources.early(packing.slots),
@@ -198,13 +149,29 @@ def _experiment(
         gpus_per_trial=packing.gpus,
         bundle=packing.bundle,
         threads=packing.threads,
-        address=request.address,
-        keep_images=request.keep_images,
-        storage=request.storage,
-        log=_trackers(request) if isinstance(request, SearchRequest) else (),
-        source=subject.source,
     )
-    return experiment, space
+    if not isinstance(request, SearchRequest):
+        experiment = dataclasses.replace(experiment, values=checked.values)
+        notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
+        space = dataclasses.replace(space, fix=checked.values)
+        return Plan(subject.folder, experiment, space, facts, notes, checked.values)
+    start = known(experiment, space, facts, earlier)
+    alone = warm_start.NONE in option.several(request.warm_start)
+    said = None if alone else said_before(subject.folder, experiment, space, facts)
+    made, facts = dataclasses.replace(start.experiment, learnt=said), {**facts, **start.facts}
+    notes = (
+        *_notes(request, experiment, space),
+        *_few_validated(experiment, checked),
+        *_slow_arithmetic(space, checked),
+        *_at_once(request, made),
+        *subject.notes,
+        *start.notes,
+        *note(said),
+    )
+    if request.slots == AUTO:
+        made, facts["packing"], lines = packed(made, checked.values, request)
+        notes = (*notes, *lines)
+    return Plan(subject.folder, made, space, facts, notes, checked.values, start.taken)
 
 
 # -- a search ----------------------------------------------------------------------------------------------------------
@@ -218,19 +185,41 @@ def _search(request: SearchRequest, settings: Settings | None, problems: list[st
     selection = selected_by(request, settings, problems)
     budget = budgeted(request, settings, len(selection.metric), problems)
     _combination(request, settings.space, budget, selection, problems)
-    profile = "paper" if request.paper else "small"
-    return Subject(
-        "search",
-        folder,
-        request.method,
-        profile,
-        settings.space,
-        settings.values,
-        selection,
-        budget,
-        time,
-        settings.notes,
+    space = dataclasses.replace(settings.space, metric=selection.metric)
+    experiment = Experiment(
+        name=folder.name,
+        kind="search",
+        method=request.method,
+        space=space.name,
+        profile="paper" if request.paper else "small",
+        values=settings.values,
+        metric=selection.metric,
+        select_on=selection.select_on,
+        require=tuple(map(str, selection.require)),
+        trials=budget.trials,
+        rounds=budget.rounds,
+        seeds=budget.seeds,
+        sampler=budget.sampler,
+        scheduler=budget.scheduler,
+        grace=budget.grace,
+        budget=budget.seed_rounds,
+        confirm=budget.confirm,
+        time=time,
+        log=_trackers(request),
+        **_given(request),
     )
+    return Subject(folder, experiment, space, settings.notes)
+
+
+def _given(request: SearchRequest | RunRequest) -> dict[str, Any]:
+    """What every request says as it is recorded."""
+    return {
+        "seed": request.seed,
+        "data_dir": absolute(request.data_dir),
+        "address": request.address,
+        "keep_images": request.keep_images,
+        "storage": request.storage,
+    }
 
 
 def _options(request: SearchRequest, problems: list[str]) -> float | None:
@@ -509,18 +498,25 @@ def _final_run(request: RunRequest, settings: Settings | None, after: int, probl
     metric = next((name for name in metrics if name in METRICS), "val_global_accuracy")
     metric = metric.removeprefix("val_") if not values["validation_fraction"] else metric
     seeds = final_seeds(request.seed, after + request.seeds)[after:] if not problems else (0,)
-    return Subject(
-        "run",
-        folder,
-        method,
-        "export" if source else "paper" if request.paper else "small",
-        Space(str(source.get("space", request.space)), method, {}, title=f"Final run of {found}"),
-        values,
-        Selection("validation" if metric.startswith("val_") else "test", (metric,), ()),
-        Budget("random", "none", len(seeds), int(values["rounds"]), 1, seeds, 0),
-        notes=notes,
+    space = Space(str(source.get("space", request.space)), method, {}, title=f"Final run of {found}", metric=(metric,))
+    experiment = Experiment(
+        name=folder.name,
+        kind="run",
+        method=method,
+        space=space.name,
+        profile="export" if source else "paper" if request.paper else "small",
+        values=values,
+        metric=space.metric,
+        select_on="validation" if metric.startswith("val_") else "test",
+        trials=len(seeds),
+        rounds=int(values["rounds"]),
+        seeds=seeds,
+        sampler="random",
+        scheduler="none",
         source=source,
+        **_given(request),
     )
+    return Subject(folder, experiment, space, notes)
 
 
 def _free(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.runs.conditions import named
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import LOCAL_MODELS, METRICS, READOUTS, TRAFFIC
-from search_spaces.parameter import Value
+from search_spaces.parameter import Value, convert_all
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def preflight(
     from trainables import registry
 
     try:
-        configuration = registry.possible(method, values)
-        values = configuration.values
+        values = registry.possible(method, values).values
     except UserError as error:
         problems.extend(error.problems)
     if problems:
@@ -73,7 +72,8 @@ def preflight(
     def one_round(**fewer: int) -> Mapping[str, Any]:
         # One step per client is enough, where the method may take so few.
         try:
-            shorter = registry.configured(method, {**anywhere.values, "local_steps": 1, "local_epochs": 0, **fewer})
+            few = convert_all(registry.declared(method), {"local_steps": 1, "local_epochs": 0, **fewer})
+            shorter = registry.possible(method, {**anywhere.values, **few})
         except UserError:
             shorter = anywhere
         return Simulation(method, shorter, seeds[0], torch.device("cpu"), data_dir).run_round()
@@ -83,7 +83,7 @@ def preflight(
         if device is not None:
             precision.check(str(values["precision"]), torch.device(device))
             executors.check(str(values["executor"]), torch.device(device))
-        anywhere = configuration.on(precision="fp32", executor="loop")
+        anywhere = registry.possible(method, {**values, "precision": "fp32", "executor": "loop"})
         built = Simulation(method, anywhere, seeds[0], torch.device("cpu"), data_dir)
         dataset = data.load(str(values["dataset"]), data_dir)
         if is_own_file:

@@ -20,7 +20,7 @@ from search_spaces.files import given
 from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
 from trainables import data
-from trainables.data import libraries, objects, own
+from trainables.data import libraries, own
 from trainables.data.partition import NATURAL
 
 #: Where a round's clients would compute more multiply-adds with the model cnn, the small profile has another model
@@ -293,9 +293,7 @@ def _assigned(
 def data_of(request: AutoRequest, said: Mapping[str, str], problems: list[str]) -> dict[str, Value]:
     """The data set that is asked for, with what is `said` of it by --set or by options, and with its clients where they
     exist already."""
-    found: dict[str, Value] = (
-        {} if request.dataset is None else {"dataset": _dataset(objects.reference(request.dataset))}
-    )
+    found: dict[str, Value] = {} if request.dataset is None else {"dataset": _dataset(str(request.dataset))}
     _refer(found, {**_said_of_data(request), **said}, request.data_dir, problems)
     return found
 

@@ -6,7 +6,7 @@ or transactions of the study.
 
 The folder of a trial whose result was taken from an earlier run holds what a trial writes that readers need:
 `config.yaml`, `partition.json`, `rounds.jsonl`. There is no checkpoint, as the trial has ended. The study gets these
-trials when the run is first driven (`fedtune.execution.queue.Queue.take_results`).
+trials when the run is first driven (`fedtune.execution.queue.Queue`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.runs import Run, load_run
 from fedtune.decisions.history import Allocation, Part
-from fedtune.execution.queue import Proposal, Queue, open_queue
+from fedtune.execution.queue import Proposal, Queue
 from fedtune.planning.warm_start import Known, known
 from fedtune.record import provenance
 from fedtune.record.experiment import Experiment
@@ -35,18 +35,18 @@ def play(
 ) -> Run:
     """Runs what is left of a run, `width` trials at once, in more than one session as if its driver were killed."""
     made, where = Experiment.read(folder), Space.from_json(json.loads((folder / run_folder.SPACE).read_text()))
-    queue, live, steps = open_queue([Part(folder, made, where)], allocation), [], 0
+    queue, live, steps = Queue([Part(folder, made, where)], allocation), [], 0
     while not queue.finished:
         while len(live) < width and (proposal := queue.propose()) is not None:
             live.append(proposal)
         _simulate(queue, made, folder, live.pop(), simulate)
         steps += 1
         if sessions > 1 and steps % 2 == 0:
-            queue, live = open_queue([Part(folder, made, where)], allocation), []
+            queue, live = Queue([Part(folder, made, where)], allocation), []
     return load_run(folder)
 
 
-def _simulate(queue: Queue, made: Experiment, folder: Path, proposal: Proposal, simulate: type[Fake]) -> None:
+def _simulate(queue: Queue, made: Experiment, folder: Path, proposal: Proposal, simulate: type[Fake] = Fake) -> None:
     values = {**made.values, **proposal.values}
     simulation, measured = simulate(made.method, values, proposal.seeds), TrialValues(made.metric, made.signs)
     place = folder / run_folder.trial_folder(proposal.number)

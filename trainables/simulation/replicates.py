@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from search_spaces.parameter import Value
+from trainables import registry
 from trainables.models import Model
 from trainables.simulation import checkpoint
 from trainables.simulation.client_files import ClientFiles, Key
@@ -31,7 +32,7 @@ class Replicates:
     def __init__(
         self,
         method: str,
-        values: Mapping[str, Value],
+        values: Mapping[str, Value] | registry.Configuration,
         seeds: Sequence[int],
         *,
         device: str = "cpu",
@@ -40,7 +41,8 @@ class Replicates:
         """Raises `UserError` where the configuration, the data set or the federation is impossible."""
         self.seeds = tuple(seeds)
         self._client_files = ClientFiles()
-        self.simulations = [Simulation(method, values, seed, torch.device(device), data_dir) for seed in self.seeds]
+        made = values if isinstance(values, registry.Configuration) else registry.configured(method, values)
+        self.simulations = [Simulation(method, made, seed, torch.device(device), data_dir) for seed in self.seeds]
 
     @property
     def round(self) -> int:

@@ -104,7 +104,7 @@ def test_an_extension_that_ends_too_early_is_resumed(
     asked(tmp_path / "long", **ALL_ROUNDS, rounds=4, values=values)
     conduct("short", **ALL_ROUNDS, rounds=2, values=values, concurrency=1)
     with monkeypatch.context() as patched:
-        patched.setattr(queue, "reopen", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patched.setattr(queue, "opened", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         begun = extend(tmp_path / "short", rounds=2, quiet=True, simulate=Full)
     assert begun.interrupted and not begun.finished and begun.counts == {"COMPLETE": 6}
     assert status(tmp_path / "short")["state"] == "resumable"

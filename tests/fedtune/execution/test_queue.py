@@ -18,7 +18,7 @@ from fedtune.decisions.early_stopping import Halving, Later, rungs
 from fedtune.decisions.history import History, Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, STARTUP, make_sampler
 from fedtune.decisions.proposals import stop_rule
-from fedtune.execution.queue import Proposal, Queue, open_queue
+from fedtune.execution.queue import Proposal, Queue
 from fedtune.machine.resources import Share, early, lag
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
@@ -608,7 +608,7 @@ def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) 
     (folder := tmp_path / "run" / run_folder.trial_folder(0)).mkdir(exist_ok=True)
     every = [row | {"round": round_} for round_ in range(1, 10) for row in rows]
     rounds_jsonl.append(folder / run_folder.ROUNDS, every)
-    queue = open_queue([Part(tmp_path / "run", dataclasses.replace(made, taken=1), space())])
+    queue = Queue([Part(tmp_path / "run", dataclasses.replace(made, taken=1), space())])
     for number, resumed in ((1, True), (2, False)):
         proposal = queue.propose()
         assert proposal is not None and (proposal.number, proposal.resumed) == (number, resumed)

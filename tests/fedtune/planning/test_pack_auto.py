@@ -208,7 +208,7 @@ def test_what_limits_the_choice(
 ) -> None:
     here = resources.Machine(16, gpus)
     asked = small(trials=30, **options)
-    e = plan(small(trials=30, order="fixed")).experiment
+    e = plan(dataclasses.replace(small(trials=30, order="fixed"), slots=None)).experiment
     e = dataclasses.replace(e, lag=8, gpus_per_trial=asked.gpus_per_trial or 0.0)
     e = dataclasses.replace(e, **{key: options[key] for key in ("sampler", "scheduler") if key in options})
     assert probe.limits(e, asked, here).most == most
@@ -300,8 +300,7 @@ def test_a_real_federation_is_measured(
     small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(measuring, "WINDOW", 0.2)
-    planned = plan(small(trials=7, plain=True))
-    found = probe.packed(planned)
+    found = plan(small(trials=7, plain=True))
     e, facts = found.experiment, found.facts["packing"]
     assert (e.concurrency, e.threads, e.cpus_per_trial) == (
         facts["concurrency"],
@@ -317,7 +316,7 @@ def test_a_real_federation_is_measured(
     assert "trials/hour" in text and f"Slots: {e.concurrency} × (" in text and "←" in text
     told = capsys.readouterr().err
     assert "measuring 1 trial at once with 1 thread each" in told
-    assert not planned.folder.parent.exists()  # type: ignore[union-attr]
+    assert not found.folder.parent.exists()
 
 
 class Roomy:
@@ -352,7 +351,7 @@ def test_as_many_run_as_were_measured_to_be_fastest(
     monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 0))
     monkeypatch.setattr(probe, "available", lambda: 100)
     monkeypatch.setattr(probe.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    found = probe.packed(plan(small(trials=20)))
+    found = plan(small(trials=20))
     assert (found.experiment.concurrency, found.experiment.order) == (8, "arrival")
     assert any("the same seed may give other trials" in note for note in found.notes), found.notes
 
@@ -376,11 +375,12 @@ def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
         federations.time(1, 1)
 
 
-def test_fixed_is_left_as_planned(small: Callable[..., SearchRequest]) -> None:
-    import dataclasses
-
-    planned = plan(dataclasses.replace(small(), slots=None))
-    assert probe.packed(planned) is planned
+def test_nothing_is_measured_where_that_is_not_asked_for(
+    small: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Federations, the only thing that measures, are not even there."""
+    monkeypatch.delattr(probe, "Federations")
+    assert "packing" not in plan(dataclasses.replace(small(), slots=None)).facts
 
 
 def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from fedtune.api.search import Result, carry_out
 from fedtune.commands import _output
 from fedtune.decisions.history import Part
 from fedtune.execution import outcome
-from fedtune.execution.queue import open_queue
+from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.record import mirror as mirrors
@@ -49,7 +49,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def run_some(run: Path, until: int) -> None:
     """Runs trials to their end, and begins trial `until`."""
-    queue = open_queue([Part(run, Experiment.read(run), space())])
+    queue = Queue([Part(run, Experiment.read(run), space())])
     while (proposal := queue.propose()) is not None and proposal.number < until:
         _simulate(queue, proposal.part.experiment, run, proposal, Fake)
     assert proposal is not None
@@ -361,7 +361,7 @@ def test_after_more_rounds_a_mirror_from_before_is_gone_on_with_and_no_other_is(
     request = run / run_folder.EXPERIMENT
     longer = {**read_yaml(request), "rounds": 6, "rounds_before": [4]}
     write_document(request, longer)
-    open_queue([Part(run, Experiment.read(run), space())])
+    Queue([Part(run, Experiment.read(run), space())])
     journal = (run / run_folder.STUDY).read_bytes()
     assert not journal.startswith((tmp_path / "far" / run_folder.STUDY).read_bytes())
     check_same(place, run)
