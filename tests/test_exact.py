@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,16 +119,19 @@ def test_numbers_names_and_what_is_compared_with() -> None:
         assert_as_exact(torch.ones(2), torch.ones(2), torch.ones(2))
 
 
-def without_decay(config: LocalTraining, parameters: Any) -> torch.optim.Optimizer:
+def without_decay(configs: Sequence[LocalTraining], parameters: Any) -> torch.optim.Optimizer:
+    config = configs[0]
     return torch.optim.SGD(parameters, lr=config.lr, momentum=config.momentum)
 
 
-def without_momentum(config: LocalTraining, parameters: Any) -> torch.optim.Optimizer:
+def without_momentum(configs: Sequence[LocalTraining], parameters: Any) -> torch.optim.Optimizer:
+    config = configs[0]
     return torch.optim.SGD(parameters, lr=config.lr, weight_decay=config.weight_decay)
 
 
-def steeper(config: LocalTraining, parameters: Any) -> torch.optim.Optimizer:
+def steeper(configs: Sequence[LocalTraining], parameters: Any) -> torch.optim.Optimizer:
     """As with a gradient that is 1e-4 too large."""
+    config = configs[0]
     return torch.optim.SGD(
         parameters, lr=config.lr * (1 + 1e-4), momentum=config.momentum, weight_decay=config.weight_decay
     )
@@ -146,7 +150,13 @@ def narrow(clients: list[ClientData], chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize(
     ("part", "wrong"),
-    [("sgd", without_decay), ("sgd", without_momentum), ("sgd", steeper), ("gather", shifted), ("gather", narrow)],
+    [
+        ("sgd_of_each", without_decay),
+        ("sgd_of_each", without_momentum),
+        ("sgd_of_each", steeper),
+        ("gather", shifted),
+        ("gather", narrow),
+    ],
 )
 def test_an_executor_that_is_wrong_by_a_little_is_found(
     part: str, wrong: Any, toy: Path, monkeypatch: pytest.MonkeyPatch

@@ -74,10 +74,10 @@ def begin(folder: Path, *earlier: Run, where: Space | None = None, facts: Any = 
     return made
 
 
-def searched(folder: Path, **changes: Any) -> Run:
+def searched(folder: Path, simulate: type[Fake] = Fake, **changes: Any) -> Run:
     """A finished run of six random trials, none of them stopped early, unless told otherwise."""
     begin(folder, **{"sampler": "random", "scheduler": "none", "trials": 6, **changes})
-    return play(folder)
+    return play(folder, simulate=simulate)
 
 
 def asked(folder: Path, **changes: Any) -> Run:

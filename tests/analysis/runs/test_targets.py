@@ -52,10 +52,8 @@ class Waits(Fake):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Fifteen random trials of two seeds; some reach 0.7 on both seeds, others on none."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(played, "Fake", Waits)
-        folder = tmp_path_factory.mktemp("targets") / "run"
-        return played.searched(folder, trials=15, metric=(METRIC,), values={"target": 0.7})
+    folder = tmp_path_factory.mktemp("targets") / "run"
+    return played.searched(folder, trials=15, metric=(METRIC,), values={"target": 0.7}, simulate=Waits)
 
 
 def costs(run: Run) -> dict[int, float]:

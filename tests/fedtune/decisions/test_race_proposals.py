@@ -21,7 +21,9 @@ from fedtune.decisions.race import is_further, is_over, spent
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.journal import StudyFile
+from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
+from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 
 ROUNDS = 9
@@ -44,11 +46,16 @@ def run(queue: Queue, proposal: Proposal, noise: float) -> None:
     queue.finish(proposal.number, Ending("completed", ROUNDS, None, curve))
 
 
-def take(queue: Queue, value_: float) -> None:
-    """Ends the next trial with a result that was taken from an earlier run."""
-    proposal = queue.propose()
-    assert proposal is not None
-    queue.finish(proposal.number, Ending("completed", ROUNDS, None, {ROUNDS: (value_,)}))
+def taken(folder: Path, made: Experiment, *values: float) -> None:
+    """Results that were taken from an earlier run, for the first trials."""
+    for number, value_ in enumerate(values):
+        (place := folder / run_folder.trial_folder(number)).mkdir(parents=True)
+        rows = [
+            {"round": round_, "seed": seed, "val_global_accuracy": value_}
+            for round_ in range(1, ROUNDS + 1)
+            for seed in made.first_seeds
+        ]
+        rounds_jsonl.append(place / run_folder.ROUNDS, rows)
 
 
 def raced(
@@ -199,14 +206,14 @@ def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(
     made = start(
         tmp_path / "run", budget=16 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, sampler="random", taken=2
     )
-    queue, places, numbers = Queue([Part(tmp_path / "run", made, space())]), list[int](), list[int]()
+    taken(tmp_path / "run", made, 0.1, 0.4)
+    places, numbers = list[int](), list[int]()
     known, sampler = KnownPoints.of, next_trial.make_sampler
     monkeypatch.setattr(KnownPoints, "of", lambda points, place: (places.append(place), known(points, place))[1])
     monkeypatch.setattr(
         next_trial, "make_sampler", lambda name, seed, n, *more: (numbers.append(n), sampler(name, seed, n, *more))[1]
     )
-    for reached in (0.1, 0.2):
-        take(queue, reached)
+    queue = Queue([Part(tmp_path / "run", made, space())])
     while (proposal := queue.propose()) is not None:
         run(queue, proposal, 0.3)
     new = [trial.number for trial in queue.trials() if not is_further(trial)]
@@ -224,9 +231,8 @@ def test_results_of_earlier_runs_are_rivals_from_the_first_trial_on(tmp_path: Pa
         sampler="random",
         taken=len(reached),
     )
+    taken(tmp_path / "run", made, *reached)
     queue = Queue([Part(tmp_path / "run", made, space())])
-    for value_ in reached:
-        take(queue, value_)
     assert not any(is_further(trial) for trial in queue.trials())
     assert queue.propose() is not None and queue.trials()[-1].user_attrs["of"] in (1, 3)
 

@@ -601,7 +601,7 @@ def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
 def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:
     """The first driver was killed when two trials had begun; the second takes the result of one of them."""
     made = start(tmp_path / "run", trials=3, taken=2, sampler="random", scheduler="none")
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = Queue([Part(tmp_path / "run", dataclasses.replace(made, taken=0), space())])
     first, second = queue.propose(), queue.propose()
     assert first is not None and second is not None
     rows = [{"round": 9, "seed": seed, "val_global_accuracy": 0.5} for seed in made.seeds]

@@ -199,7 +199,7 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"per_trial": "gpus=99,cpus=1"}, "gpus of a trial must be"),
         (
             {"per_trial": "cpu=1"},
-            "per-trial must be cpus=NUMBER,gpus=NUMBER or a part of it, got 'cpu=1' (--per-trial)",
+            "per-trial must be cpus=NUMBER,gpus=NUMBER,bundle=NUMBER or a part of it, got 'cpu=1' (--per-trial)",
         ),
         ({"per_trial": "cpus=1,cpus=2"}, "per-trial must be cpus=NUMBER"),
         ({"per_trial": "2"}, "per-trial must be cpus=NUMBER"),

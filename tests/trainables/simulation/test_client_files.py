@@ -175,7 +175,7 @@ def of_files() -> int:
 def test_what_is_paged_out_takes_no_memory_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "MAPPED", 0)
     written = {"w": torch.arange(8 << 20, dtype=torch.float32), "b": torch.ones(3)}  # 32 MiB
-    checkpoint.save(tmp_path / "states-1", written)
+    checkpoint.save(tmp_path / "states-1", written, durable=True)  # what is not on the disk yet cannot be given back
     found = checkpoint.load(tmp_path / "states-1")
     before = of_files()
     found["w"].sum()
