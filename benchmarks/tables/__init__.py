@@ -7,8 +7,8 @@
     python -m benchmarks.tables record --only auto      # every method on every data set, under equal conditions
 
 A table may have two stages (`best`, `further` of `specs.Spec`): all configurations over a few seeds, then the best of
-them over further ones, the same for all, so that they can be told apart. One of real images, `mnist`, is declared so
-and waits for 40 minutes of one core (`--only mnist`).
+them over further ones, the same for all, so that they can be told apart: that of real images, `mnist` (28 × 28, 40
+minutes of one core).
 
 A table may be recorded in parts: a smaller one (`--configurations 20 --seeds 4`) is the beginning of the whole. What is
 kept of seeds that are not complete lies in `bench/tables`, which `make clean` removes.

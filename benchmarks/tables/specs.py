@@ -124,10 +124,6 @@ _FAIRNESS = ("val_local_accuracy", "val_wlp")
 
 _SMALL: dict[str, Value] = {"dataset": "rotated_digits", "model": "lenet_code"}
 
-#: Tables that are declared and not recorded yet: real images of 28 × 28. A federation takes 2.1 s of a core, one of the
-#: second stage 3.2 s, so that all 840 are 40 minutes of a core that does nothing else: `make tables ONLY=mnist`.
-WAITING = ("mnist",)
-
 SPECS = {
     spec.name: spec
     for spec in (
