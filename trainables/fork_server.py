@@ -20,6 +20,7 @@ import gc
 import importlib
 import os
 import pickle
+import pkgutil
 import select
 import signal
 import socket
@@ -95,6 +96,9 @@ def serve(descriptor: int) -> None:
     """Imports, and forks for every connection to the listening socket, until stdin ends."""
     for name in _IMPORTS:
         importlib.import_module(name)
+    methods = importlib.import_module("trainables.methods")
+    for found in pkgutil.iter_modules(methods.__path__, f"{methods.__name__}."):
+        importlib.import_module(found.name)
     gc.collect()
     gc.freeze()  # a fork that looks through what is loaded would copy it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork
