@@ -43,7 +43,7 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
     return found
 
 
-def dies(session: TuneSession, scratch: Path) -> None:
+def dies(session: TuneSession, scratch: Path, forks: str | None) -> None:
     session.lost.note("GCS")
     session.lost.check()
 
@@ -68,9 +68,9 @@ def test_a_search_over_methods_is_resumed(
             note("GCS")
         return nullcontext()
 
-    def fit(session: TuneSession, scratch: Path) -> None:
+    def fit(session: TuneSession, scratch: Path, forks: str | None) -> None:
         assert when == "in a session", "a session began without Ray"
-        dies(session, scratch)
+        dies(session, scratch, forks)
 
     monkeypatch.setattr(driver, "ServerWatch", watch)
     monkeypatch.setattr(TuneSession, "fit", fit)
