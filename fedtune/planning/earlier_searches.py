@@ -44,8 +44,11 @@ def said_before(folder: Path, experiment: Experiment, space: Space, facts: Mappi
         return None
     alike = [path for path in sorted(folder.parent.iterdir()) if path != folder and _is_alike(path, experiment, space)]
     found: dict[str, Prior] = {}
-    for run in sorted(_read(alike), key=lambda run: (str(run.provenance.get("created")), run.name), reverse=True):
-        if len(found) < MOST and not _same_federations(run, experiment, facts):
+    for path in sorted(alike, key=_created, reverse=True):
+        if len(found) == MOST:
+            break
+        run = _read(path)
+        if run is not None and not _same_federations(run, experiment, facts):
             own = run.by_itself
             if own is not None and sum(own.seeds) >= LEAST:
                 found[run.name] = own.belief.grid
@@ -78,18 +81,20 @@ def _is_alike(path: Path, experiment: Experiment, space: Space) -> bool:
     )
 
 
-def _read(paths: list[Path]) -> list[Run]:
-    """The runs at `paths` that can be read: nobody asked for these, so a damaged one is none of this search's
+def _created(path: Path) -> tuple[str, str]:
+    """When the run at `path` was begun, and its name."""
+    return str(read_json(path / run_folder.PROVENANCE, missing={}).get("created")), path.name
+
+
+def _read(path: Path) -> Run | None:
+    """The run at `path`; None where it cannot be read: nobody asked for it, so a damaged one is none of this search's
     matters."""
-    runs = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamagedFile)
-        for path in paths:
-            try:
-                runs.append(load(path))
-            except UserError:
-                continue
-    return runs
+        try:
+            return load(path)
+        except UserError:
+            return None
 
 
 def _same_federations(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> bool:

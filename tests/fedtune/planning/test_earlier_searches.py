@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from analysis.estimate import estimate, standing
 from analysis.estimate.prior import FLAT, learnt
 from analysis.runs import Run, load_run
 from analysis.runs.experiment import Learnt
+from fedtune.planning import earlier_searches
 from fedtune.planning.earlier_searches import note, said_before
 from fedtune.planning.warm_start import named
 from fedtune.record.experiment import Experiment
@@ -50,6 +52,19 @@ def test_it_learns_from_all_that_searched_the_same(tmp_path: Path) -> None:
         "What is said of the winner begins with how noisy earlier searches of this space were (one, other); "
         "--warm-start none begins without."
     ]
+
+
+def test_of_many_the_latest_are_read_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, name in enumerate(("c", "b", "a")):
+        searched(tmp_path / name, seeds=(2 * place, 2 * place + 1))
+        path = tmp_path / name / run_folder.PROVENANCE
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"created": f"2026-0{place + 1}-01T00:00:00+00:00"}))
+    read = list[str]()
+    load = earlier_searches.load
+    monkeypatch.setattr(earlier_searches, "load", lambda path: (read.append(path.name), load(path))[1])
+    monkeypatch.setattr(earlier_searches, "MOST", 2)
+    found = said(tmp_path / "new")
+    assert found is not None and (found.runs, read) == (("a", "b"), ["a", "b"])
 
 
 def wider() -> Space:
