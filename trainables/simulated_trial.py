@@ -47,6 +47,8 @@ class HostedTrials:
         self._given = ask, node
         self._trials: list[SimulatedTrial] = []
         self._going: dict[int, SimulatedTrial] = {}
+        process.keep_memory()
+        process.spare_imports()
 
     def begin(self, job: Job, on_gpu: bool) -> None:
         """As `SimulatedTrial.begin`, with the jobs beside this one."""
@@ -102,8 +104,6 @@ class SimulatedTrial:
         self._ask, self._node = ask, node
         self._simulation: Any = None
         self._folder: TrialFolder | None = None
-        process.keep_memory()
-        process.spare_imports()
 
     def release(self) -> None:
         """Lets go of the trial's folder and of memory that a neighbour may need."""
