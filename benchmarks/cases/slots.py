@@ -77,6 +77,7 @@ class Driver:
         from fedtune.decisions.history import Part
         from fedtune.execution.interrupts import Interrupts
         from fedtune.execution.queue import Queue
+        from fedtune.execution.ray_hooks import SessionEnd
         from fedtune.execution.ray_session import TuneSession
         from fedtune.machine import cluster
         from fedtune.machine.server_watch import ServerLoss
@@ -88,17 +89,9 @@ class Driver:
             watch, servers = ProgressDisplay(planned.experiment, "quiet"), mock.Mock()
             declared = [cluster.Slots("declared", "127.0.0.1", self.slots, 0, "", self.slots)]
             with mock.patch.object(cluster, "slot_map", return_value=declared):
-                session = TuneSession(
-                    planned.folder,
-                    planned.experiment.placement,
-                    Queue([part]),
-                    watch,
-                    None,
-                    Interrupts(),
-                    servers,
-                    ServerLoss("fedtune resume"),
-                    None,
-                )
+                end = SessionEnd(planned.folder, None, Interrupts(), ServerLoss("fedtune resume"))
+                placement = planned.experiment.placement
+                session = TuneSession(Queue([part]), watch, placement, end, servers, None)
                 before = memory()["pss"]
                 self.drive(session)
                 self.grown = memory()["pss"] - before

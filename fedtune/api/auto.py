@@ -39,9 +39,10 @@ from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.console.progress import AutoDisplay
 from fedtune.decisions import fresh_seeds, prices
-from fedtune.decisions.history import OVERRUN, Allocation, ByClock, Part
+from fedtune.decisions.history import Part
+from fedtune.decisions.shared_budget import OVERRUN, Allocation, ByClock, Clock
 from fedtune.execution import driver
-from fedtune.execution.queue import Clock, Queue
+from fedtune.execution.queue import Queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import AutoRequest, Mirrored, Progress, ResumeRequest, RunRequest

@@ -20,8 +20,9 @@ from analysis.runs.best import best_by_condition, best_of
 from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.decisions.history import Part
+from fedtune.decisions.shared_budget import Clock
 from fedtune.execution import driver
-from fedtune.execution.queue import Clock, Queue
+from fedtune.execution.queue import Queue
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import Mirrored, Progress, SearchRequest

@@ -83,6 +83,7 @@ class ProgressDisplay:
         self._live: Any = None
         self._cell: CellOutput | None = None
         self._told: int | None = None
+        self._said: set[str] = set()
         self._bests: dict[str, tuple[int, tuple[float, ...], Mapping[str, Value]]] = {}
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -133,6 +134,12 @@ class ProgressDisplay:
             live.console.print(visible(text), markup=False, highlight=False)
         else:
             tell(text, self.style)
+
+    def say_once(self, text: str | None) -> None:
+        """The same, if there is a text that was not said so before, such as what is said of a machine."""
+        if text and text not in self._said:
+            self._said.add(text)
+            self.say(text)
 
     def _end(
         self, number: int, state: str, values: Sequence[float] | None, params: Mapping[str, Value], rounds: int

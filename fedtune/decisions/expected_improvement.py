@@ -35,7 +35,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,21 @@ CANDIDATES, TRIES = 200, 4000
 BESIDE, JOINT = 32, 400
 #: So few trials say too little.
 FEWEST = 3
+
+
+class Ahead(NamedTuple):
+    """What was proposed at once for several trials of a run, of which some are still to be begun."""
+
+    #: The number of the first of these trials, which saw all before it but those that ran `beside` it.
+    first: int
+    beside: Sequence[int]
+    trials: Sequence[FrozenTrial]
+
+    def of(self, number: int) -> tuple[FrozenTrial, list[int]] | None:
+        """What trial `number` is to be, and the places of the trials before it that it does not see."""
+        if not self.first <= number < self.first + len(self.trials):
+            return None
+        return self.trials[number - self.first], [*self.beside, *range(self.first, number)]
 
 
 def check(search: Mapping[str, Dimension]) -> None:

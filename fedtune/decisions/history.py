@@ -31,15 +31,11 @@ from search_spaces import run_folder
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from fedtune.decisions.expected_improvement import Ahead
     from fedtune.decisions.own_sampler import Propose
+    from fedtune.decisions.shared_budget import Allocation
     from fedtune.record.experiment import Experiment
     from search_spaces.space import Space
-
-
-#: What comes after the search may take at most this part of a budget by the clock, however dear the best ones are; and
-#: by so much of the budget a trial may go on after the planned end of the search, and the first fresh seeds may make
-#: everything late.
-MOST_KEPT, OVERRUN = 0.5, 0.05
 
 
 class Answer(Enum):
@@ -88,69 +84,6 @@ class Part:
         """A sampler of the user's own, where the run has one."""
         name = self.experiment.sampler
         return None if name in SAMPLERS else own_sampler.load(name)
-
-
-@dataclass(frozen=True)
-class ByClock:
-    """A budget in seconds that pass while the command runs, sessions of it added up."""
-
-    #: When the search begins and when everything is to have ended.
-    begun: float
-    whole: float
-    #: What is kept for fresh seeds and the final run at least, the fresh seeds of a method that come first (counted in
-    #: trials of the search, which may have several), and how many trials run at the same time.
-    kept: float
-    seeds: float
-    slots: int
-
-    def end_of_search(self, prices: Sequence[float], cold: float) -> float:
-        """When the search is to end where a trial of every method's best configuration takes so many seconds, and the
-        processes of fresh seeds and those of the final run so many to start."""
-        later = self.seeds * sum(prices) / self.slots + max(prices, default=0.0)
-        return self.whole - min(max(self.kept, later) + 2 * cold, max(self.kept, MOST_KEPT * self.whole))
-
-    @property
-    def last_moment(self) -> float:
-        """When a trial of the search is stopped that took longer than its price said."""
-        return self.whole - self.kept + OVERRUN * self.whole
-
-
-@dataclass(frozen=True)
-class Allocation:
-    """What decides, besides the trials, which of several methods that share a budget the next trial goes to
-    (`fedtune.decisions.method_allocation`)."""
-
-    #: By method, in the order in which they are listed: the cost of a round over all seeds of a trial.
-    costs: tuple[float, ...]
-    #: The same in the unit of the budget, which may be another one than that of the rungs.
-    prices: tuple[float, ...]
-    budget: float
-    rounds: int
-    #: Trials that every method gets.
-    least: int
-    equal: bool
-    sign: float
-    #: Where the budget is in seconds that pass.
-    clock: ByClock | None = None
-
-    def whole(self, place: int) -> float:
-        """What a whole trial of the method at `place` takes of the budget."""
-        return self.prices[place] * self.rounds
-
-
-class Ahead(NamedTuple):
-    """What was proposed at once for several trials of a run, of which some are still to be begun."""
-
-    #: The number of the first of these trials, which saw all before it but those that ran `beside` it.
-    first: int
-    beside: Sequence[int]
-    trials: Sequence[FrozenTrial]
-
-    def of(self, number: int) -> tuple[FrozenTrial, list[int]] | None:
-        """What trial `number` is to be, and the places of the trials before it that it does not see."""
-        if not self.first <= number < self.first + len(self.trials):
-            return None
-        return self.trials[number - self.first], [*self.beside, *range(self.first, number)]
 
 
 @dataclass(frozen=True)

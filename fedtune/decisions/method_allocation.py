@@ -37,17 +37,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.estimate import standing
 from fedtune.decisions import prices
 from fedtune.decisions.early_stopping import Halving, LearningCurve, Rule, Vector
-from fedtune.decisions.history import DONE, WAIT, Allocation, Answer, ByClock, History, Next
+from fedtune.decisions.history import DONE, WAIT, Answer, History, Next
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.next_trial import configuration, next_trial
 from fedtune.decisions.race import WINDOW, of_a_new_one
+from fedtune.decisions.shared_budget import Allocation, ByClock, elapsed
 from search_spaces import run_folder
 from search_spaces.metrics import is_unreached
 from search_spaces.parameter import Value
@@ -211,11 +212,6 @@ def _pace(allocation: Allocation, own: Sequence[Seen], place: int) -> float:
 def _seconds(seen: Seen) -> float:
     """What the rounds of a trial took."""
     return float(seen.trial.user_attrs.get("seconds", 0.0))
-
-
-def elapsed(trials: Iterable[FrozenTrial], begun: float) -> float:
-    """What the clock showed when the last thing was recorded, and at least `begun`."""
-    return max((float(trial.user_attrs.get(run_folder.ENDED, begun)) for trial in trials), default=begun)
 
 
 def _promised(allocation: Allocation, known: Sequence[Seen]) -> list[float]:

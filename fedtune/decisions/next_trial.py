@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune.decisions import expected_improvement, own_sampler, race
 from fedtune.decisions.conditions import merged, without
-from fedtune.decisions.history import Ahead, History, Next, Part
+from fedtune.decisions.expected_improvement import Ahead
+from fedtune.decisions.history import History, Next, Part
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
 from fedtune.decisions.sampling import generator

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Queue
-from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.record.experiment import Placement
@@ -59,7 +58,8 @@ def drive(
     die."""
     outcome = Outcome(finished=True)
     try:
-        with _Driver(folder, again or resuming(folder), simulate) as driver:
+        with ExitStack() as left:
+            driver = _Driver(folder, again or resuming(folder), simulate, left)
             for stage in stages:
                 found = stage()
                 outcome = Outcome(finished=True) if found is None else driver.run(found)
@@ -71,21 +71,14 @@ def drive(
 
 
 class _Driver:
-    """A Ray that is joined for the first trial that is left, and stays to the last one."""
+    """A Ray that is joined for the first trial that is left, and stays until the stack is `left`."""
 
-    def __init__(self, folder: Path, again: str, simulate: Callable[..., Any] | None) -> None:
-        self._folder, self._simulate = folder, simulate
-        self._lost, self._interrupts, self._left = ServerLoss(again), Interrupts(), ExitStack()
+    def __init__(self, folder: Path, again: str, simulate: Callable[..., Any] | None, left: ExitStack) -> None:
+        self._folder, self._simulate, self._left = folder, simulate, left
+        self._lost, self._interrupts = left.enter_context(ServerLoss(again)), Interrupts()
         #: Where Ray Tune writes, and the watch over Ray's servers, once it is joined.
         self._joined: tuple[Path, ServerWatch] | None = None
         self._sessions = 0
-
-    def __enter__(self) -> _Driver:
-        self._left.enter_context(self._lost)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._left.__exit__(*error)
 
     def run(self, stage: Stage) -> Outcome:
         """Runs what is left of a stage."""
@@ -93,10 +86,10 @@ class _Driver:
         deadline = None if placement.time is None else time.monotonic() + placement.time  # Ray's start counts
         with watch:
             damaged = queue.damaged()
-            for number in range(queue.started):
+            for number, trial in enumerate(queue.trials()):
                 if number in damaged:
                     queue.again(number, None)
-                elif (trial := queue.trial(number)).state.is_finished():
+                elif trial.state.is_finished():
                     queue.tidy(number)
                     part, own = queue.at(number)
                     rounds = trial.user_attrs.get("rounds", 0) if own >= part.experiment.taken else 0
@@ -111,27 +104,16 @@ class _Driver:
             self._lost.check()
             self._interrupts.check()
             self._sessions += 1
-            first = queue.parts[0]
-            trackers = [Tracker(name, first.folder, watch.say) for name in first.experiment.log]
-            from fedtune.execution.ray_session import TuneSession  # which brings Ray
+            from fedtune.execution.ray_hooks import SessionEnd
+            from fedtune.execution.ray_session import TuneSession  # both bring Ray
 
-            session = TuneSession(
-                self._folder,
-                placement,
-                queue,
-                watch,
-                deadline,
-                self._interrupts,
-                servers,
-                self._lost,
-                self._simulate,
-                trackers,
-            )
+            end = SessionEnd(self._folder, deadline, self._interrupts, self._lost)
+            session = TuneSession(*stage, end, servers, self._simulate)
             session.fit(scratch / str(self._sessions), socket_in(scratch))
-            if session.end.failure is not None:
-                raise session.end.failure
+            if end.failure is not None:
+                raise end.failure
             ended = queue.finished
-            return Outcome(ended, session.interrupted and not ended, session.end.out_of_time and not ended)
+            return Outcome(ended, session.interrupted and not ended, end.out_of_time and not ended)
 
     def _tell_mps(self, text: str, queue: Queue, watch: ProgressDisplay) -> None:
         watch.say(text)

@@ -9,13 +9,12 @@ it was interrupted; `Experiment.lag` bounds how many can run at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedtune.decisions.early_stopping import Rule, Until
 from fedtune.decisions.history import DONE, Answer, History, Next, Part
-from fedtune.decisions.method_allocation import elapsed
 from fedtune.decisions.proposals import propose, stop_rule
 from fedtune.execution.outcome import damaged, drop_checkpoint, opened, outcome, taken_result
 from fedtune.machine.resources import Share
@@ -26,7 +25,7 @@ from search_spaces.parameter import Value
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from fedtune.decisions.history import Allocation
+    from fedtune.decisions.shared_budget import Allocation, Clock
     from fedtune.record.journal import StudyFile
     from trainables.worker.job import Ending
 
@@ -47,18 +46,6 @@ class Proposal:
     share: Share | None
     #: It had ended, and is computed again as its rows are damaged.
     ended: bool
-
-
-class Clock:
-    """The seconds that an experiment has been driven, over all its sessions: a session goes on from the last reading
-    that was recorded with a trial."""
-
-    def __init__(self, begun: float, trials: Iterable[FrozenTrial]) -> None:
-        """begun: what it showed before the first trial; trials: all that there are."""
-        self._before, self._started = elapsed(trials, begun), time.monotonic()
-
-    def reading(self) -> float:
-        return round(self._before + time.monotonic() - self._started, 3)
 
 
 class Queue:

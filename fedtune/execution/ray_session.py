@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +21,18 @@ from ray.tune.search import Searcher
 from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions.confirmation import late
 from fedtune.decisions.prices import forecast
-from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
-from fedtune.execution.ray_hooks import InOrder, LeaveTune, SessionEnd, SilentReporter
+from fedtune.execution.ray_hooks import InOrder, LeaveTune, SessionEnd, SilentReporter, UnsavedSearcher
 from fedtune.execution.retries import Death, Retries
 from fedtune.execution.shares import Shares
 from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
-from fedtune.machine.server_watch import ServerLoss, ServerWatch
+from fedtune.machine.server_watch import ServerWatch
 from fedtune.record.experiment import Placement
-from fedtune.record.journal import NotWritten
 from fedtune.record.provenance import begun_with, ran_on
 from fedtune.record.run_directory import token, trial_folder, write_document
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from search_spaces.files import cannot_write
 
 if TYPE_CHECKING:
     from trainables.own_code import Code
@@ -47,28 +44,25 @@ def _of_each(result: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     return [(0, result), *result.get("beside", ())]
 
 
-class TuneSession(Searcher):
+class TuneSession(UnsavedSearcher):
     """One call of Tune, and the searcher that it asks for the next trial, which asks the queue.
 
     Afterwards: `interrupted` by Ctrl-C, or what `end` says."""
 
     def __init__(
         self,
-        folder: Path,
-        placement: Placement,
         queue: Queue,
         watch: ProgressDisplay,
-        deadline: float | None,
-        interrupts: Interrupts,
+        placement: Placement,
+        end: SessionEnd,
         servers: ServerWatch,
-        lost: ServerLoss,
         simulate: Callable[..., Any] | None,
-        trackers: Sequence[Tracker] = (),
     ) -> None:
         super().__init__()
-        self.folder, self.placement, self.queue, self.watch = folder, placement, queue, watch
-        self.servers, self.lost, self.simulate, self.trackers = servers, lost, simulate, trackers
-        self.end = SessionEnd(deadline, interrupts, lost)
+        self.queue, self.watch, self.placement = queue, watch, placement
+        self.end, self.servers, self.simulate = end, servers, simulate
+        first = queue.parts[0]
+        self.trackers = [Tracker(name, first.folder, watch.say) for name in first.experiment.log]
         self.interrupted = False
         #: By Ray's name the trials of a process that have not ended, by their places in its bundle.
         self._live: dict[str, dict[int, int]] = {}
@@ -78,16 +72,12 @@ class TuneSession(Searcher):
         #: How trials go on whose processes died, and what Ray said of each that did, by its name there.
         self._retries = Retries(self._shares)
         self._said: dict[str, str] = {}
-        #: What each of them is simulated over.
-        self._seeds: dict[int, tuple[int, ...]] = {}
         self._codes: dict[tuple[str, Any], tuple[Code, ...]] = {}
-        self._environment = begun_with(queue.parts[0].folder)
+        self._environment = begun_with(first.folder)
         #: On a cluster the actor that writes for machines which do not see the run directory.
         self._home: Any = None
         #: When it is told next what rounds are expected to take.
         self._expected = 0.0
-        #: Notes of trials that were told.
-        self._told: set[str] = set()
 
     def fit(self, scratch: Path, forks: str | None) -> None:
         """Calls Tune, which writes its files to `scratch`; trials fork from the server at `forks`, if there is one.
@@ -95,7 +85,7 @@ class TuneSession(Searcher):
         from trainables.tune import Trial, resources
         from trainables.worker.environment import Token
 
-        with token(self.folder) as (path, content), contextlib.suppress(LeaveTune):
+        with token(self.end.folder) as (path, content), contextlib.suppress(LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content), forks=forks)
             if self.placement.address is not None:
                 self._begin_home(f"fedtune-{content}")
@@ -118,9 +108,11 @@ class TuneSession(Searcher):
         self._home = None
         # Tune returns from Ctrl-C as if it had finished.
         self.interrupted = not self.queue.finished and not self.end.out_of_time and self.end.failure is None
-        if self._live or self.interrupted:
-            self._mark_interrupted()
-        self.lost.check()
+        with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
+            for number, trial in enumerate(self.queue.trials()):
+                if not trial.state.is_finished():
+                    self.queue.mark(number, "interrupted")
+        self.end.lost.check()
         for tracker in self.trackers:
             tracker.close()
 
@@ -134,7 +126,7 @@ class TuneSession(Searcher):
         self._home = cluster.run_home(name, runs, sorted(datasets), parts[0].experiment.data_dir)
         self._environment = dataclasses.replace(self._environment, home=name)
 
-    # What Ray calls. An exception here must not surface inside Ray, where it would be buried: it ends the session.
+    # What Ray calls: `suggest`, `on_trial_result` and `on_trial_complete`.
 
     def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
         if self.end.stop_all():
@@ -147,7 +139,7 @@ class TuneSession(Searcher):
         if not self._shares.room(self.queue.next_share(), self._running()):
             return None
         jobs: list[Job] = []
-        with self._keeping_failures():
+        with self.end.keeping_failures():
             alone = self.queue.goes_on in self._apart
             while len(jobs) < (1 if alone else size) and len(self._running()) < at_once:
                 if jobs and self.queue.goes_on in self._apart or (proposal := self.queue.propose()) is None:
@@ -176,7 +168,7 @@ class TuneSession(Searcher):
         known, slots = bool(self._shares.slots), self._shares.count()
         if slots is not None and (len(slots) > 1 or known or (self.placement.gpus > 0 and slots[0].gpus > 1)):
             self.watch.say(cluster.told(slots, self.placement.gpus))
-            with self._keeping_failures():
+            with self.end.keeping_failures():
                 for part in self.queue.parts:
                     ran_on(part.folder, [one._asdict() for one in slots])
         return max(1, sum(one.slots for one in self._shares.slots))
@@ -190,8 +182,7 @@ class TuneSession(Searcher):
         complete = {**e.values, **proposal.values}
         folder = trial_folder(proposal.part.folder, proposal.own)
         write_document(folder / run_folder.CONFIG, complete)
-        self._seeds[number] = proposal.seeds
-        self._retries.begin(number, folder)
+        self._retries.begin(number, folder, len(proposal.seeds))
         return Job(
             number=proposal.own,
             folder=str(folder),
@@ -231,8 +222,8 @@ class TuneSession(Searcher):
             if number is None or "round" not in one:
                 continue
             self._shares.started(number)
-            self._tell(one)
-            with self._keeping_failures():
+            self.watch.say_once(one.get("note"))
+            with self.end.keeping_failures():
                 self.queue.report(number, one["round"], one.get("values"))
             self.watch.round(number, one["round"], one.get("values"))
             for tracker in self.trackers:
@@ -242,22 +233,17 @@ class TuneSession(Searcher):
                 self._ended(number, ending)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        if trial_id not in self._live or error and self._lost_server():
+        if trial_id not in self._live or error and self.servers.lost():
             return  # no process outlives its server: its trials stay to be resumed
         from trainables.worker.job import Ending
 
         results, said = dict(_of_each(result or {})), self._said.pop(trial_id, "")
         for place, number in tuple(self._live[trial_id].items()):
             one = results.get(place, {})
-            self._tell(one)
+            self.watch.say_once(one.get("note"))
             ending, died = one.get("ending"), None
             if error:
-                part, own = self.queue.at(number)
-                folder = part.folder / run_folder.trial_folder(own)
-                if self._home is not None:
-                    with contextlib.suppress(OSError):  # a full disk is told by what is written next
-                        cluster.release(self._home, folder)
-                died = self._retries.note(number, folder, len(self._seeds[number]), said)
+                died = self._retries.note(number, said, self._home)
                 ending = Ending("interrupted", died.round, "its process died")
             if ending is None:
                 continue  # ended from here, by a deadline or Ctrl-C: it stays to be resumed
@@ -270,7 +256,7 @@ class TuneSession(Searcher):
     def _ended(self, number: int, ending: Ending, died: Death | None = None) -> None:
         """Takes in how a trial ended, or that its process died."""
         self._shares.started(number)
-        with self._keeping_failures():
+        with self.end.keeping_failures():
             if died is not None or ending.out_of_memory:
                 if (goes_on := self._retries.goes_on(number, ending, died)) is not None:
                     self._apart.add(number)
@@ -280,14 +266,14 @@ class TuneSession(Searcher):
                     return
                 if died is not None and not self._retries.is_own_doing(number):
                     self.queue.mark(number, "interrupted")
-                    raise self._retries.from_outside(number, self.lost.again)
+                    raise self._retries.from_outside(number, self.end.lost.again)
                 why = self._retries.given_up(number, ending, died)
                 ending = dataclasses.replace(ending, stop_reason="error", error=why)
             self.queue.finish(number, ending)
             if ending.stop_reason == "interrupted":
                 raise UserError(
                     f"{ending.error} The search stopped and keeps what was written; no trial was scored by this. Then "
-                    f"go on with `{self.lost.again}`."
+                    f"go on with `{self.end.lost.again}`."
                 )
             self.queue.tidy(number)
         trial = self.queue.trial(number)
@@ -297,18 +283,6 @@ class TuneSession(Searcher):
         self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
 
-    def set_search_properties(self, *args: Any, **kwargs: Any) -> bool:
-        return True
-
-    def save(self, checkpoint_path: str) -> None:
-        Path(checkpoint_path).touch()
-
-    def restore(self, checkpoint_path: str) -> None:
-        raise NotImplementedError("a run is resumed from its own directory")
-
-    def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
-        return Searcher, ()
-
     def _expect(self) -> None:
         """Tells the display what rounds are expected to take, as seldom as that takes a twentieth of the time: beside a
         thousand trials it takes tens of milliseconds."""
@@ -316,41 +290,3 @@ class TuneSession(Searcher):
         if now >= self._expected:
             self.watch.expect(forecast(self.queue.history, self._running()))
             self._expected = now + 20 * (time.monotonic() - now)
-
-    def _tell(self, result: Mapping[str, Any]) -> None:
-        """Prints what a trial has to say, such as that it starts again because its files are damaged; once what is said
-        of a machine."""
-        note = result.get("note")
-        if note and note not in self._told:
-            self._told.add(note)
-            self.watch.say(note)
-
-    def _lost_server(self) -> bool:
-        """Whether a server of Ray is gone, found out now."""
-        if (gone := self.servers.gone()) is not None:
-            self.lost.note(gone)
-        return gone is not None
-
-    @contextlib.contextmanager
-    def _keeping_failures(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self.end.failure = self._disk(error.strerror or str(error))
-        except NotWritten as error:
-            self.end.failure = self._disk(error.why)
-        except Exception as error:
-            self.end.failure = error
-
-    def _disk(self, why: str) -> UserError:
-        return cannot_write(
-            self.folder,
-            why,
-            f"What was written is kept; free some space and go on with `{self.lost.again}`.",
-        )
-
-    def _mark_interrupted(self) -> None:
-        with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
-            for number in range(self.queue.started):
-                if not self.queue.trial(number).state.is_finished():
-                    self.queue.mark(number, "interrupted")

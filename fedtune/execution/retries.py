@@ -20,10 +20,11 @@ of the disk or of the processor.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedtune.execution.shares import Shares
 from fedtune.machine import cluster
@@ -84,19 +85,22 @@ class Retries:
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
         self._found: dict[int, list[Death]] = defaultdict(list)
-        #: What was counted when a trial's process began: crashes that its log tells of, and processes that the system
-        #: ended for lack of memory.
-        self._before: dict[int, tuple[int, int]] = {}
+        #: Of a trial's process its folder, its number of seeds, and what was counted when it began: crashes that its
+        #: log tells of, and processes that the system ended for lack of memory.
+        self._begun: dict[int, tuple[Path, int, tuple[int, int]]] = {}
 
-    def begin(self, number: int, folder: Path) -> None:
-        """A process begins with a trial, whose folder this is."""
-        self._before[number] = self._counts(folder)
+    def begin(self, number: int, folder: Path, seeds: int) -> None:
+        """A process begins with a trial, whose folder this is, and whose rounds are of so many `seeds`."""
+        self._begun[number] = folder, seeds, self._counts(folder)
 
-    def note(self, number: int, folder: Path, seeds: int, said: str) -> Death:
-        """Its process has died, of which Ray said this; its rounds are of so many `seeds`."""
+    def note(self, number: int, said: str, home: Any = None) -> Death:
+        """Its process has died, of which Ray said this. home: what writes for machines that do not see the folder."""
         from trainables.worker.rounds_jsonl import complete_rounds
 
-        crashes, kills = self._before[number]
+        folder, seeds, (crashes, kills) = self._begun[number]
+        if home is not None:
+            with contextlib.suppress(OSError):  # a full disk is told by what is written next
+                cluster.release(home, folder)
         crashes_now, kills_now = self._counts(folder)
         of = cause(said, crashed=crashes_now > crashes, memory_kill=kills_now > kills)
         died = Death(complete_rounds(folder / run_folder.ROUNDS, seeds), of)

@@ -51,7 +51,7 @@ class NotStarted(ServersLost):
 
 
 class ServerWatch:
-    """Calls `lost` once, from a thread of its own, with the name of a server that died while the block runs."""
+    """Calls `lost`, from a thread of its own once, with the name of a server that died while the block runs."""
 
     def __init__(self, lost: Callable[[str], None], *, patience: float) -> None:
         self._lost, self._patience = lost, patience
@@ -69,6 +69,12 @@ class ServerWatch:
     def gone(self) -> str | None:
         """The name of a server that does not answer now."""
         return next((name for name, place in self._places.items() if not _answers(place)), None)
+
+    def lost(self) -> bool:
+        """Whether a server does not answer now, which is told at once, as after the death of what it started."""
+        if (name := self.gone()) is not None:
+            self._lost(name)
+        return name is not None
 
     def _run(self) -> None:
         seen = time.monotonic()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.runs import Run, load_run
-from fedtune.decisions.history import Allocation, Part
+from fedtune.decisions.history import Part
+from fedtune.decisions.shared_budget import Allocation
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.planning.warm_start import Known, known
 from fedtune.record import provenance

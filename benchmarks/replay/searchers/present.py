@@ -34,7 +34,7 @@ from trainables.worker.trial_values import TrialValues
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from fedtune.decisions.history import Allocation
+    from fedtune.decisions.shared_budget import Allocation
 
 #: A metric that is maximised; the replay's values are turned so that larger is better.
 METRIC = "val_global_accuracy"

@@ -12,6 +12,8 @@ import pytest
 
 from fedtune.api.resume import resume
 from fedtune.execution import driver
+from fedtune.execution.interrupts import Interrupts
+from fedtune.execution.ray_hooks import SessionEnd
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss, ServersLost
@@ -44,8 +46,8 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
 
 
 def dies(session: TuneSession, scratch: Path, forks: str | None) -> None:
-    session.lost.note("GCS")
-    session.lost.check()
+    session.end.lost.note("GCS")
+    session.end.lost.check()
 
 
 def test_a_reproduction_is_given_again(left: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +83,8 @@ def test_a_search_over_methods_is_resumed(
 
 
 def test_a_full_disk_names_the_command_too(tmp_path: Path) -> None:
-    session = object.__new__(TuneSession)
-    session.folder, session.lost = tmp_path, ServerLoss("fedtune reproduce two --small")
-    assert "go on with `fedtune reproduce two --small`." in str(session._disk("No space left on device"))
+    end = SessionEnd(tmp_path, None, Interrupts(), ServerLoss("fedtune reproduce two --small"))
+    with end.keeping_failures():
+        raise OSError(28, "No space left on device")
+    assert str(tmp_path) in str(end.failure) and "No space left on device" in str(end.failure)
+    assert "go on with `fedtune reproduce two --small`." in str(end.failure)

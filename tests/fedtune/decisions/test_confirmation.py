@@ -21,6 +21,7 @@ from fedtune.decisions.race import is_further, is_over, spent
 from fedtune.execution import ray_session
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
+from fedtune.execution.ray_hooks import SessionEnd
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss
@@ -170,7 +171,8 @@ def test_where_the_time_is_short_it_begins_before_the_last_trials(
     monkeypatch.setattr(cluster, "slot_map", lambda cpus, gpus: slots)
     monkeypatch.setattr(ray_session.time, "monotonic", lambda: clock[0])
     place = made.placement._replace(concurrency=2)
-    session = TuneSession(tmp_path / "run", place, queue, watch, 100.0, Interrupts(), mock.Mock(), lost, mock.Mock())
+    end = SessionEnd(tmp_path / "run", 100.0, Interrupts(), lost)
+    session = TuneSession(queue, watch, place, end, mock.Mock(), mock.Mock())
     for seconds, begun in ((0.0, 1), (1.0, 2)):
         clock[0] = seconds
         assert isinstance(session.suggest(str(begun)), dict) and queue.started == begun

@@ -10,8 +10,8 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
 from fedtune.decisions.early_stopping import Halving, LearningCurve
-from fedtune.decisions.history import Allocation
 from fedtune.decisions.method_allocation import Seen, levels, merged, order, reaches, rule
+from fedtune.decisions.shared_budget import Allocation
 
 NAMES = ("cheap", "dear", "third")
 

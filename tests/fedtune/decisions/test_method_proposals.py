@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from fedtune.decisions.early_stopping import Halving, Until
-from fedtune.decisions.history import Allocation, ByClock, Part
+from fedtune.decisions.history import Part
+from fedtune.decisions.shared_budget import Allocation, ByClock
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create

@@ -16,6 +16,7 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions.history import Part
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Queue
+from fedtune.execution.ray_hooks import SessionEnd
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss
@@ -50,8 +51,9 @@ def play(
     made = start(folder, **REST | BUNDLED | changes)
     queue, watch, lost = Queue([Part(folder, made, space())]), ProgressDisplay(made, "quiet"), ServerLoss("resume")
     monkeypatch.setattr(cluster, "slot_map", lambda *_: [cluster.Slots("here", "127.0.0.1", 8, 0, "", 16)])
-    servers = mock.Mock(**{"gone.return_value": None})
-    session = TuneSession(folder, made.placement, queue, watch, None, Interrupts(), servers, lost, simulate)
+    servers = mock.Mock(**{"lost.return_value": False})
+    end = SessionEnd(folder, None, Interrupts(), lost)
+    session = TuneSession(queue, watch, made.placement, end, servers, simulate)
     processes: dict[str, tuple[HostedTrials, int]] = {}
     bundles: list[list[int]] = []
     while True:

@@ -113,11 +113,11 @@ def goes_on(deaths: Retries, died: Death) -> bool:
 
 def dies(deaths: Retries, folder: Path, round_: int, said: str = "", log: str = "") -> Death:
     """The process of trial 4 begins, writes so many rounds of two seeds, and dies."""
-    deaths.begin(4, folder)
+    deaths.begin(4, folder, 2)
     (folder / run_folder.ROUNDS).write_text("{}\n" * 2 * round_)
     with (folder / run_folder.LOG).open("a") as file:
         file.write(log)
-    died = deaths.note(4, folder, 2, said)
+    died = deaths.note(4, said)
     assert died.round == round_
     return died
 

@@ -194,7 +194,7 @@ def test_the_driver_prints_it_and_every_run_records_it_once(tmp_path: Path) -> N
     (tmp_path / "provenance.json").write_text('{"kind": "search"}')
     printed: list[str] = []
     watch, queue = SimpleNamespace(say=printed.append), SimpleNamespace(parts=[SimpleNamespace(folder=tmp_path)])
-    driver = _Driver(tmp_path, "fedtune resume", None)
+    driver = _Driver(tmp_path, "fedtune resume", None, contextlib.ExitStack())
     for text in ("one way", "one way", "another"):
         driver._tell_mps(text, queue, watch)  # type: ignore[arg-type]
     assert printed == ["one way", "one way", "another"]
