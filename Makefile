@@ -2,6 +2,7 @@
 # make test    set up, run what protects a change: under five minutes on two idle cores
 # make test TOUCHED=1   of these, the test files that what is not committed or not upstream touches; TOUCHED=REVISION since then
 # make test-slow   set up, run the slower tests that continuous integration runs too: pages, kills, resumes
+# make test-ci     set up, run what both of these run, at once: what both need is set up once, and no processor waits in between
 # make nightly set up, run everything there is, hours of it; ONLY="tests faults" some parts. CONTRIBUTING says when
 # make durations   set up, run all tests, or TESTS=..., and record which are slow (tests/durations.txt)
 # make golden BASE=REVISION   set up, make runs of every command with that revision and with this checkout: bit for bit the same records? Up to ten minutes for each of the two, on two busy cores
@@ -58,7 +59,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHON LOCKED
 
-.PHONY: demo test test-slow test-nightly nightly durations golden chromium data test-processors mutants faults cluster-test fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
+.PHONY: demo test test-slow test-ci test-nightly nightly durations golden chromium data test-processors mutants faults cluster-test fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
 demo: $(CORE)
 	@scripts/demo.sh
@@ -70,6 +71,10 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
 	@$(HEARTBEAT) "Testing" $(PYTEST) -m "slow and not nightly" --durations=30 --durations-min=5 $(TESTS)
+
+test-ci: $(INSTALLED)
+	@$(HEARTBEAT) "Looking for Chromium" scripts/chromium.sh
+	@$(HEARTBEAT) "Testing" $(PYTEST) -m "not nightly" --durations=30 --durations-min=5 $(TESTS)
 
 nightly: $(INSTALLED)
 	@scripts/nightly.sh $(ONLY)
@@ -111,9 +116,9 @@ mutants: $(INSTALLED)
 faults: $(INSTALLED)
 	@$(BIN)/python -m tests.faults run $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short) $(ONLY)
 
-# Machines without a shared disk, parts of GPUs on several nodes, and the blocks of docs/cluster.md.
+# Machines without a shared disk (SHORT=1 no more than these), parts of GPUs on several nodes, and the blocks of docs/cluster.md.
 cluster-test: $(INSTALLED)
-	@$(HEARTBEAT) "Searching over machines" $(BIN)/python -m pytest -n 0 -rs $(or $(TESTS),tests/end_to_end/test_two_machines.py tests/end_to_end/test_several_nodes.py tests/packaging/test_cluster_page.py)
+	@$(HEARTBEAT) "Searching over machines" $(BIN)/python -m pytest -n 0 -rs $(or $(TESTS),tests/end_to_end/test_two_machines.py $(if $(SHORT),,tests/end_to_end/test_several_nodes.py tests/packaging/test_cluster_page.py))
 
 # Without SEED the inputs are others every time; the seed is printed first.
 INPUTS ?= 5000

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 declare -A goals=(
     [style]="lint docs wheel"
-    [tests]="test test-slow test-nightly"
+    [tests]="test-ci test-nightly"
     [bench-tests]="test-bench"
     [mutants]="mutants"
     [faults]="faults"

@@ -66,7 +66,7 @@ def test_no_system_package_is_installed_unasked(checkout: Path) -> None:
         "No Chromium found, so the tests marked browser are skipped."
     )
     assert not called.exists()
-    for goal in ("demo", "test", "test-slow", "test-nightly", "gallery"):
+    for goal in ("demo", "test", "test-slow", "test-ci", "test-nightly", "gallery"):
         assert "chromium.sh install" not in call(checkout, "make", "-n", goal).stdout, goal
     assert call(checkout, "scripts/chromium.sh", "install", PATH=str(tools)).returncode == 0
     assert called.read_text().splitlines()[-1].endswith("chromium")
