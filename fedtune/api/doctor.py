@@ -3,7 +3,6 @@ a cluster."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -16,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from search_spaces.versions import installed
 
 if TYPE_CHECKING:
     from fedtune.machine.cluster import Node
@@ -85,22 +86,17 @@ def _python() -> list[Check]:
 
 
 def _packages() -> list[Check]:
-    found, missing = [], []
-    for name in NEEDED:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
+    here = installed((*NEEDED, *OPTIONAL))
+    found = [f"{name} {here[name]}" for name in NEEDED if name in here]
+    missing = [name for name in NEEDED if name not in here]
     checks = [Check("packages", "ok", ", ".join(found))] if found else []
     if missing:
         checks.append(
             Check("packages", "problem", f"missing: {', '.join(missing)}. Run pip install {' '.join(missing)}")
         )
-    for name, what in OPTIONAL.items():
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            checks.append(Check(name, "note", f"not installed; needed for {what}"))
+    checks += [
+        Check(name, "note", f"not installed; needed for {what}") for name, what in OPTIONAL.items() if name not in here
+    ]
     return [*checks, *_compiled()]
 
 

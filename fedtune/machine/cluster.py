@@ -177,9 +177,11 @@ def inspector(node: Node) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from fedtune.machine import inspection
+    from search_spaces import versions
 
     api: Any = ray  # parts of it are not typed
-    api.cloudpickle.register_pickle_by_value(inspection)
+    for module in (inspection, versions):
+        api.cloudpickle.register_pickle_by_value(module)
     there = NodeAffinitySchedulingStrategy(node.id, soft=False)
     return api.remote(inspection.Inspector).options(num_cpus=0, scheduling_strategy=there).remote()
 

@@ -1,15 +1,15 @@
-"""What a machine of a cluster says of itself. This module needs nothing but Python: Ray takes its code along to
-machines where fedtune may not be installed."""
+"""What a machine of a cluster says of itself. This module and `search_spaces.versions` need nothing but
+Python: Ray takes their code along to machines where fedtune may not be installed."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import platform
 import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+
+from search_spaces.versions import installed
 
 #: Seconds after which a shared disk shows one machine what another has written.
 SHARED = 5.0
@@ -47,14 +47,7 @@ class Inspector:
         return total, free
 
     def versions(self, packages: Sequence[str]) -> dict[str, str]:
-        """Of Python and of those of these packages that are installed."""
-        found = {"python": platform.python_version()}
-        for name in packages:
-            try:
-                found[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-        return found
+        return installed(packages)
 
     def reads(self, path: str, content: str) -> bool:
         """Whether the file at `path` can be read here and has this content."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -18,6 +17,7 @@ from analysis import machines
 from fedtune.options import own_samplers
 from fedtune.record.run_directory import write_document
 from search_spaces import files, own_files, run_folder
+from search_spaces.versions import installed
 
 if TYPE_CHECKING:
     from trainables.worker.environment import Environment
@@ -30,13 +30,7 @@ NUMBERS = ("fedtune", "numpy", "optuna", "torch")
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages whose versions can change numbers."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return installed(PACKAGES)
 
 
 def git_revision() -> str | None:

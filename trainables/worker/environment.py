@@ -8,7 +8,6 @@ and the trial stays to be resumed: a score under other conditions would be compa
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import socket
 import time
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from search_spaces import files
 from search_spaces.errors import EnvironmentFault
+from search_spaces.versions import installed
 
 #: The libraries that compute inside a trial: another version of one of them may give other numbers.
 COMPUTE = ("fedtune", "numpy", "torch")
@@ -90,11 +90,11 @@ class Environment:
 
         (With those of the run's record the driver's are compared before a run goes on, see
         `fedtune.planning.unchanged`. The user may accept others there, and then they hold here.)"""
-        other = [(name, version, _version(name)) for name, version in self.versions.items()]
-        differing = [(name, version, here) for name, version, here in other if here != version]
+        here = installed(self.versions)
+        differing = [name for name, version in self.versions.items() if here.get(name) != version]
         if differing:
-            have = ", ".join(f"{name} {here or 'not installed'}" for name, _, here in differing)
-            want = ", ".join(f"{name} {version}" for name, version, _ in differing)
+            have = ", ".join(f"{name} {here.get(name, 'not installed')}" for name in differing)
+            want = ", ".join(f"{name} {self.versions[name]}" for name in differing)
             raise EnvironmentFault(
                 f"The machine {socket.gethostname()} has {have} and the search runs with {want}, so the same seed may "
                 f"give other numbers there. Install the same versions on all machines."
@@ -120,10 +120,3 @@ def disk(place: str, error: OSError) -> str:
     """The sentence for a file that cannot be read or written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return f"{place}: {error.strerror or error}." + (" Free some space." if full else "")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None

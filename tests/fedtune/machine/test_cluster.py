@@ -4,7 +4,10 @@ sentence, soon, and nothing is created."""
 from __future__ import annotations
 
 import os
+import platform
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +186,30 @@ def test_a_file_that_another_machine_does_not_have(tmp_path: Path, monkeypatch: 
     assert Inspector().reads(str(tmp_path / "token"), "seen")
     monkeypatch.setattr(inspection, "SHARED", 0.3)
     assert not Inspector().reads(str(tmp_path / "token"), "other") and not Inspector().reads(str(tmp_path / "x"), "")
+
+
+#: What a process does that Ray starts on a machine where fedtune is not installed.
+STRANGER = """
+import sys
+sys.modules.update(dict.fromkeys(("fedtune", "search_spaces"), None))
+from ray import cloudpickle
+print(cloudpickle.loads(sys.stdin.buffer.read())().versions(["numpy", "no-such-package"]))
+"""
+
+
+def test_a_machine_without_fedtune_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards code of ours that Ray does not take along: `fedtune doctor` would say that the machine starts nothing."""
+    import numpy
+    import ray
+
+    sent = mock.Mock()
+    monkeypatch.setattr(ray, "remote", sent)
+    cluster.inspector(cluster.Node("gpu-a", "10.0.0.1", cluster.Machine(32, 2), "H100", "0" * 56))
+    (inspector,) = sent.call_args.args
+    done = subprocess.run(
+        [sys.executable, "-c", STRANGER], input=ray.cloudpickle.dumps(inspector), capture_output=True, check=True
+    )
+    assert done.stdout.decode().strip() == str({"python": platform.python_version(), "numpy": numpy.__version__})
 
 
 @pytest.mark.parametrize("alike", [True, False])
