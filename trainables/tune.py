@@ -60,7 +60,8 @@ def federation(
         fixed["model"] = own_code.object_reference(fixed["model"], "model", "class")
     if "own_metrics" in fixed:
         fixed["own_metrics"] = own_metrics.named(str(fixed["own_metrics"]))
-    values = convert_all(registry.declared(name), fixed)
+    declared = registry.declared(name)
+    values = convert_all(declared, fixed)
     code = registry.own_codes(name, values)
     if not seeds:
         raise UserError(sentence("seeds", "at least one whole number", seeds))
@@ -70,7 +71,7 @@ def federation(
             own_code.given(code)
             granted = self.trial_resources
             process.set_threads(1 if granted is None else max(1, int(granted.required_resources.get("CPU", 1))))
-            given = convert_all(registry.declared(name), {**values, **config})
+            given = registry.possible(name, values | convert_all(declared, config))
             # Where no Ray runs nobody has granted a GPU, and to ask for one would start a Ray, or look for one.
             device = "cuda" if ray.is_initialized() and ray.get_gpu_ids() else "cpu"
             if device == "cuda":

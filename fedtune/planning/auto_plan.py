@@ -24,7 +24,7 @@ from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import data_of, settled
+from fedtune.planning.settings import data_of, settled, whole
 from fedtune.record.run_directory import new_folder, write_document
 from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
@@ -232,7 +232,7 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
             problems.append(unknown("parameter", name, every or set(methods), "--set"))
         for one in takers:
             try:
-                found[one][key] = registry.declared(one)[key].convert(value, "--set")
+                found[one][key] = registry.declared(one)[key].convert(whole(key, value), "--set")
             except UserError as error:
                 problems.extend(problem for problem in error.problems if problem not in problems)
     return found
@@ -349,7 +349,6 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
     asks = SearchRequest(
         name,
         space=request.space,
-        set={**_local_training(name, request.space), **given},
         metric=(wanted.metric,),
         require=request.require,
         trials=MAX_TRIALS,  # the budget ends a search long before
@@ -368,7 +367,7 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
         name=folder / run_folder.SEARCHES / name,
     )
     problems: list[str] = []
-    values = settled(asks, problems)
+    values = settled(asks, problems, {**_local_training(name, request.space), **given})
     if problems:
         raise UserError(*problems)
     if values.space.vary:

@@ -34,8 +34,6 @@ QUICK_NORMALISED = "lenet_code"
 #: Where the declared share of validation data holds fewer samples, the small profile takes a larger one, up to this,
 #: unless one is named: of fewer, chance is more than half of what differs from seed to seed (`docs/defaults.md`).
 FEW_VALIDATED, MORE_VALIDATED = 240, 0.25
-#: Parameters that may name a file of the user's.
-NAMED = ("dataset", "model", "own_metrics")
 
 
 @dataclass(frozen=True)
@@ -73,14 +71,17 @@ def overrides(request: RunRequest, method: str, problems: list[str]) -> dict[str
     return _assigned(request, registry.declared(method), problems)
 
 
-def settled(request: SearchRequest | RunRequest, problems: list[str]) -> Settings:
+def settled(
+    request: SearchRequest | RunRequest, problems: list[str], assigned: Mapping[str, Value] | None = None
+) -> Settings:
     """All values of a request. Raises `UserError`, with the `problems` so far, where there is no such method or
-    space."""
+    space. assigned: in place of the values that the request sets, where these have been converted already."""
     from trainables import registry
 
     try:
         declared = registry.declared(request.method)
-        assigned = _assigned(request, declared, problems)
+        if assigned is None:
+            assigned = _assigned(request, declared, problems)
         space = presets.load(request.method, request.space, declared)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
@@ -280,9 +281,8 @@ def _assigned(
             problems.append(_stranger(name.strip(), key, declared))
             continue
         try:
-            if key in NAMED:
-                several = key == "own_metrics" and key in found
-                wanted = _whole(key, f"{found[key]},{wanted}" if several else wanted)
+            several = key == "own_metrics" and key in found
+            wanted = whole(key, f"{found[key]},{wanted}" if several else wanted)
             found[key] = declared[key].convert(wanted, where)
         except UserError as error:
             problems.extend(error.problems)
@@ -325,12 +325,12 @@ def _refer(found: dict[str, Value], of_data: Mapping[str, str], data_dir: str | 
         problems.extend(error.problems)
 
 
-def _whole(key: str, wanted: object) -> object:
-    """What a user gave for a parameter of `NAMED`, with whole paths, so that the run can be resumed from anywhere; a
+def whole(key: str, wanted: object) -> object:
+    """What a user gave for a parameter; a file's path is whole, so that the run can be resumed from anywhere, and a
     model's file, or a metric's, is now one that the user has named."""
     if key == "dataset":
         return _dataset(str(wanted))
-    if not isinstance(wanted, str):
+    if key not in ("model", "own_metrics") or not isinstance(wanted, str):
         return wanted
     from trainables import models, own_metrics
 

@@ -13,6 +13,7 @@ from fedtune.options import AutoRequest
 from fedtune.planning import auto_budget, auto_plan
 from fedtune.planning.auto_plan import AutoPlan, options, plan_auto
 from search_spaces.errors import UserError
+from search_spaces.parameter import Parameter
 from trainables import registry
 
 #: All that FedKF's space sets otherwise than FedAvg's, but how many clients take part.
@@ -52,6 +53,21 @@ def problems(tmp_path: Path, toy: Path, **changes: Any) -> str:
         planned(tmp_path, toy, **changes)
     assert not (tmp_path / "runs").exists()
     return str(caught.value)
+
+
+def test_a_value_is_converted_once_for_every_method(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards values that are converted for a method, and then once more as those of its search."""
+    found: list[tuple[str, object]] = []
+    convert = Parameter.convert
+
+    def counted(self: Parameter, raw: object, where: str = "") -> Any:
+        found.append((self.key, raw))
+        return convert(self, raw, where)
+
+    monkeypatch.setattr(Parameter, "convert", counted)
+    made = planned(tmp_path, toy)
+    assert [one.experiment.values["omega"] for one in made.searches] == [100.0, 100.0]
+    assert [raw for key, raw in found if key == "omega" and raw in ("100", 100.0)] == ["100"] * 2  # the space has 0.1
 
 
 def test_the_budget_is_divided(tmp_path: Path, toy: Path) -> None:

@@ -18,6 +18,7 @@ import fedtune
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
 from search_spaces.errors import UserError
+from search_spaces.parameter import Parameter
 from trainables import data, own_code
 from trainables.data import objects
 from trainables.simulation.replicates import Replicates
@@ -136,6 +137,18 @@ def test_a_trainable_of_ray_reports_every_round_and_goes_on(tmp_path: Path) -> N
         federation("fedavg", learning=3)
     with pytest.raises(UserError, match="Unknown method 'fedavgg'"):
         federation("fedavgg")
+
+
+def test_a_trainable_converts_every_value_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are fixed as it is made, those of the Tuner as a trial begins."""
+    found: list[str] = []
+    convert = Parameter.convert
+    monkeypatch.setattr(Parameter, "convert", lambda p, raw, where="": (found.append(p.key), convert(p, raw, where))[1])
+    kind = federation("fedavg", dataset=samples(), **FIXED)
+    assert sorted(found) == sorted(("dataset", *FIXED))
+    found.clear()
+    kind({"lr": 0.05})
+    assert found == ["lr"]
 
 
 def test_an_objective_of_optuna_reports_every_round() -> None:
