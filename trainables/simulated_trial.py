@@ -61,33 +61,30 @@ class HostedTrials:
 
     def step(self) -> dict[str, Any]:
         """A round of every trial that goes on."""
-        found = dict(zip(self._going, _steps(list(self._going.values())), strict=True))
+        together = self._together() if len(self._going) > 1 else {}
+        found = {place: together.get(place) or trial.step() for place, trial in self._going.items()}
         self._going = {place: trial for place, trial in self._going.items() if not found[place]["done"]}
         if self._going and len(self._going) < len(found):  # a trial that ended has let go of the process's log
             next(iter(self._going.values())).tell_crashes()
         result = found.pop(0, {}) | {"done": not self._going}
         return result | {"beside": list(found.items())} if found else result
 
+    def _together(self) -> dict[int, dict[str, Any]]:
+        """By place the results of those trials whose next round is run together; none where there are not two."""
+        federations = {place: trial.federations for place, trial in self._going.items()}
+        bundled = {place: own for place, own in federations.items() if own is not None}
+        if len(bundled) < 2:
+            return {}
+        started, printed = time.monotonic(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            rows = dict(zip(bundled, step_together(list(bundled.values())), strict=True))
+        seconds = (time.monotonic() - started) / len(bundled)
+        return {place: self._going[place].take(rows[place], seconds, printed.getvalue()) for place in bundled}
+
     def release(self) -> None:
         """Lets go of all trials."""
         for trial in self._trials:
             trial.release()
-
-
-def _steps(trials: Sequence[SimulatedTrial]) -> list[dict[str, Any]]:
-    """A round of every trial, those of a bundle together; see `SimulatedTrial.step`."""
-    federations = {place: trial.federations for place, trial in enumerate(trials)}
-    bundled = {place: own for place, own in federations.items() if own is not None}
-    if len(bundled) < 2:
-        return [trial.step() for trial in trials]
-    started, printed = time.monotonic(), io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        found = dict(zip(bundled, step_together(list(bundled.values())), strict=True))
-    seconds = (time.monotonic() - started) / len(bundled)
-    return [
-        trial.take(found[place], seconds, printed.getvalue()) if place in found else trial.step()
-        for place, trial in enumerate(trials)
-    ]
 
 
 class SimulatedTrial:
@@ -121,7 +118,9 @@ class SimulatedTrial:
         its hold on the folder."""
         if self._reason is None:
             with self._guarded():
-                self._round()
+                started = time.monotonic()
+                self._record(self._simulation.step())
+                self._seconds += time.monotonic() - started
         return self._told()
 
     @property
@@ -235,11 +234,6 @@ class SimulatedTrial:
         self._completed = self._simulation.round
         if self._completed:
             self._decide(last)
-
-    def _round(self) -> None:
-        started = time.monotonic()
-        self._record(self._simulation.step())
-        self._seconds += time.monotonic() - started
 
     def _record(self, rows: Sequence[Row]) -> None:
         """Takes in the rows of a round."""

@@ -181,13 +181,9 @@ def begun_with(folder: Path) -> Environment:
     """What the trials of the run in `folder` are to find: its recorded data set, and the libraries of this process."""
     from trainables.worker.environment import COMPUTE, Environment
 
-    try:
-        recorded = json.loads(files.read_text(folder / run_folder.PROVENANCE))
-    except (OSError, ValueError, RecursionError):
-        recorded = {}
-    dataset = recorded.get("dataset") if isinstance(recorded, dict) else None
+    recorded = _recorded(folder) or {}
+    dataset, several = recorded.get("dataset"), recorded.get("datasets")
     content = dataset.get("hash") if isinstance(dataset, dict) else None
-    several = recorded.get("datasets") if isinstance(recorded, dict) else None
     here = versions()
     return Environment(
         content if isinstance(content, str) else None,

@@ -18,7 +18,7 @@ from trainables.models import Model
 from trainables.simulation import checkpoint
 from trainables.simulation.client_files import ClientFiles, Key
 from trainables.simulation.kept_images import Arrays
-from trainables.simulation.rounds import Row, Simulation, run_together
+from trainables.simulation.rounds import Row, Simulation, or_raised, run_together
 from trainables.wire import Params
 from trainables.zoo import Card, card_of_client
 
@@ -56,10 +56,7 @@ class Replicates:
 
     def step(self) -> list[Row]:
         """Runs one round for every seed; one row per seed, as in rounds.jsonl."""
-        rows = step_together([self])[0]
-        if isinstance(rows, Exception):
-            raise rows
-        return rows
+        return [or_raised(row) for row in run_together(self.simulations)]
 
     def save(self, path: str | Path) -> list[str]:
         """Writes everything that the next round depends on, atomically. What clients keep goes into files beside

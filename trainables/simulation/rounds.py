@@ -96,17 +96,16 @@ class _ClientCall:
 class _Returned:
     """What the clients of a round have handed back, as far as the record and the next round need it."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self.up = Counter(simulation._bytes("bytes_up", {}))
+    def __init__(self, up: Mapping[str, int]) -> None:
+        """up: no bytes, by the names under which they are counted."""
+        self.up = Counter(up)
         self.sent: set[str] = set()
         self.client_states: dict[int, Any] = {}
         #: What clients measured themselves, by client.
         self.numbers: dict[int, Mapping[str, float | None]] = {}
 
-    def add(self, client: int, result: ClientResult) -> None:
-        """Takes in the result of the next client."""
-        s = self._simulation
+    def add(self, s: Simulation, client: int, result: ClientResult) -> None:
+        """Takes in the result of the next client of `s`."""
         self.up.update(s._bytes("bytes_up", result.upload))
         self.sent |= attack.sent(s.method.client_network(s.config, s.fed, client), result.upload)
         if result.client_state is not None:
@@ -207,18 +206,15 @@ class Simulation:
 
     def run_round(self) -> Row:
         """Runs the next round and returns its line of the record."""
-        return _or_raised(run_together([self])[0])
-
-    def _run_by_itself(self) -> Row:
-        """The same where clients are not stacked."""
         with arithmetic(self.fed.precision):
-            return self._run_one_by_one() if self.goes_one_by_one() else self._measured(*self._exchange())
+            return self._run_one_by_one() if self.goes_one_by_one() else self._measured(*self.exchange())
 
     def _run_one_by_one(self) -> Row:
         """The next round of a method whose server goes over the uploads once: each client trains when the server asks
         for its upload, is measured, and what it has handed back is let go of: two uploads are there at most."""
         t, device = self.progress.round + 1, self.fed.device
-        cohort, down, returned = self._cohort(), Counter(self._bytes("bytes_down", {})), _Returned(self)
+        cohort, down = self._cohort(), Counter(self._bytes("bytes_down", {}))
+        returned = _Returned(self._bytes("bytes_up", {}))
         models, evaluates = _ClientModels(self, t), self._evaluates(t)
         trained = measured = 0.0
 
@@ -229,7 +225,7 @@ class Simulation:
                 client, result = call.data.client, _client(self.method, call, self.graphs)
                 ended = _now(device)
                 trained += ended - started
-                returned.add(client, result)
+                returned.add(self, client, result)
                 if evaluates:
                     models.add(client, result)
                 started = _now(device)
@@ -314,15 +310,12 @@ class Simulation:
     def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
         """Runs the next round without measuring its models; returns the start of its row and the clients' results."""
         with arithmetic(self.fed.precision):
-            return self._exchange() if self.executor != "vmap" else _or_raised(exchange_together([self])[0])
-
-    def _exchange(self) -> tuple[Row, dict[int, ClientResult]]:
-        """The same where clients are not stacked."""
-        started, down = _now(self.fed.device), Counter(self._bytes("bytes_down", {}))
-        results = {
-            call.data.client: _client(self.method, call, self.graphs) for call in self._clients(self._cohort(), down)
-        }
-        return self._served(down, results, _now(self.fed.device) - started), results
+            if self.executor == "vmap":
+                return or_raised(exchange_together([self])[0])
+            started, down = _now(self.fed.device), Counter(self._bytes("bytes_down", {}))
+            calls = self._clients(self._cohort(), down)
+            results = {call.data.client: _client(self.method, call, self.graphs) for call in calls}
+            return self._served(down, results, _now(self.fed.device) - started), results
 
     def _tasks(self, down: Counter[str]) -> dict[int, Task]:
         """What the next round's clients train, by client; counts what is sent to them."""
@@ -346,11 +339,11 @@ class Simulation:
 
     def _served(self, down: Counter[str], results: Mapping[int, ClientResult], seconds: float) -> Row:
         """Runs the server on the clients' results, which took `seconds`, and completes the round."""
-        started, returned = _now(self.fed.device), _Returned(self)
+        started, returned = _now(self.fed.device), _Returned(self._bytes("bytes_up", {}))
         state = self._serve([Upload(client, result.upload) for client, result in results.items()])
         served = _now(self.fed.device) - started
         for client, result in results.items():
-            returned.add(client, result)
+            returned.add(self, client, result)
         return self._completed(state, down, returned, seconds, served)
 
     def _serve(self, uploads: Sequence[Upload]) -> Any:
@@ -554,7 +547,7 @@ def run_together(simulations: Sequence[Simulation]) -> list[Row | Exception]:
         if simulation.executor == "vmap":
             stacked.setdefault(simulation.fed.precision, []).append(place)
         else:
-            found[place] = _attempted(simulation._run_by_itself)
+            found[place] = _attempted(simulation.run_round)
     for precision, places in stacked.items():
         with arithmetic(precision):
             exchanged = exchange_together([simulations[place] for place in places])
@@ -607,7 +600,8 @@ def _attempted(work: Callable[..., Done], *given: Any) -> Done | Exception:
         return error
 
 
-def _or_raised(found: Done | Exception) -> Done:
+def or_raised(found: Done | Exception) -> Done:
+    """What was found, where it is no exception."""
     if isinstance(found, Exception):
         raise found
     return found
