@@ -4,10 +4,12 @@ both. It imports PyTorch only where this process simulates."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import functools
 import math
+import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,10 +31,14 @@ if TYPE_CHECKING:
 def resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
     """What Ray is to set aside for the job in `config`."""
     job: Job = config["job"]
-    cpus = job.cpus * (1 + len(job.beside))
-    gpu = {"GPU": job.gpu_share} if job.gpu_share > 0 else {}
-    kind = {} if job.gpu_kind is None else {job.gpu_kind: 0.001}  # what Ray itself asks for where a kind is named
-    return tune.PlacementGroupFactory([{"CPU": cpus} | gpu | kind])
+    return _set_aside(job.cpus * (1 + len(job.beside)), job.gpu_share, job.gpu_kind)
+
+
+@functools.cache  # Tune keeps that of every trial
+def _set_aside(cpus: float, gpus: float, kind: str | None) -> tune.PlacementGroupFactory:
+    gpu = {"GPU": gpus} if gpus > 0 else {}
+    of_kind = {} if kind is None else {kind: 0.001}  # what Ray itself asks for where a kind is named
+    return tune.PlacementGroupFactory([{"CPU": cpus} | gpu | of_kind])
 
 
 def federation(
@@ -129,6 +135,7 @@ class Trial(tune.Trainable):
     _note: str | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
+        self._drop_folder()  # now, as Tune may end the process before it has loaded what simulates
         self._hosted = self._host(config["job"].environment.forks)
         self.reset_config(config)
 
@@ -149,14 +156,25 @@ class Trial(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         assert self._hosted is not None
+        self._drop_folder()
         job: Job = new_config["job"]
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
         self._hosted.begin(job, job.gpu_share > 0 and bool(ray.get_gpu_ids()))
         return True
 
+    def _drop_folder(self) -> None:
+        """Removes the folder that Tune makes for each trial: nothing is written there, unless Ray works in it."""
+        with contextlib.suppress(OSError):
+            if not os.path.samefile(os.getcwd(), self.logdir):
+                os.rmdir(self.logdir)
+
     def cleanup(self) -> None:
         if self._hosted is not None:
             self._hosted.release()
+
+    def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Nothing: Tune would send the trial's whole request back with every result, and keep it."""
+        return {}
 
     def step(self) -> dict[str, Any]:
         assert self._hosted is not None

@@ -1,15 +1,18 @@
 """What Ray Tune asks besides the next trial: a `Stopper` whether to end, a scheduler that is told why a process died, a
-`ProgressReporter` that keeps Tune silent, and how a searcher is saved."""
+`ProgressReporter` that keeps Tune silent, how a searcher is saved, and a `Callback` that lets go of trials which have
+ended."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ray.tune import ProgressReporter
+from ray.tune import Callback, ProgressReporter
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
@@ -108,3 +111,41 @@ class UnsavedSearcher(Searcher):
 
     def __reduce__(self) -> Any:  # Ray pickles its configuration once at the start and never reads it back here
         return Searcher, ()
+
+
+class EndedTrials(Callback):
+    """Lets go of what a trial of Tune holds that has ended: its request, its results with the statistics that Tune
+    makes of them, and its folder. Tune keeps the trial itself until a session ends, however many there are, and nobody
+    asks it for any of this; the run directory has it all. For the same reason no table is made of all trials in the
+    end."""
+
+    def __init__(self) -> None:
+        #: One description of where Tune writes, for all of them.
+        self._storage: Any = None
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._let_go(trial)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._let_go(trial)
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        """Raises `LeaveTune`: the processes of all trials have ended, and Tune would make its result of them."""
+        if sys.exc_info()[0] is None:  # else Tune failed, which is to be told
+            raise LeaveTune
+
+    def _let_go(self, trial: Any) -> None:
+        shutil.rmtree(trial.local_path, ignore_errors=True)
+        for held in (trial.config, trial.evaluated_params, trial.metric_analysis, trial.metric_n_steps):
+            held.clear()
+        # (Where there is no result, Tune asks the trial's process for one.)
+        trial.run_metadata.last_result = {"done": True}
+        trial.set_experiment_tag("")
+        if self._storage is None:
+            self._storage = trial.storage
+        trial.set_storage(self._storage)
+
+
+def folder_name(trial: Any) -> str:
+    """The name of the folder that Tune makes for a trial. Tune itself would write its whole request into it."""
+    return str(trial.trial_id)

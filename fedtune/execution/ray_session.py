@@ -22,7 +22,15 @@ from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions.confirmation import late
 from fedtune.decisions.prices import forecast
 from fedtune.execution.queue import Proposal, Queue
-from fedtune.execution.ray_hooks import InOrder, LeaveTune, SessionEnd, SilentReporter, UnsavedSearcher
+from fedtune.execution.ray_hooks import (
+    EndedTrials,
+    InOrder,
+    LeaveTune,
+    SessionEnd,
+    SilentReporter,
+    UnsavedSearcher,
+    folder_name,
+)
 from fedtune.execution.retries import Death, Retries
 from fedtune.execution.shares import Shares
 from fedtune.execution.trackers import Tracker
@@ -92,7 +100,11 @@ class TuneSession(UnsavedSearcher):
             tune.Tuner(
                 tune.with_resources(Trial, resources),
                 tune_config=tune.TuneConfig(
-                    search_alg=self, scheduler=InOrder(self._said), num_samples=-1, reuse_actors=True
+                    search_alg=self,
+                    scheduler=InOrder(self._said),
+                    num_samples=-1,
+                    reuse_actors=True,
+                    trial_dirname_creator=folder_name,
                 ),
                 run_config=tune.RunConfig(
                     name="trials",
@@ -100,7 +112,7 @@ class TuneSession(UnsavedSearcher):
                     verbose=0,
                     progress_reporter=SilentReporter(),
                     stop=self.end,
-                    callbacks=[],
+                    callbacks=[EndedTrials()],
                     failure_config=tune.FailureConfig(max_failures=0),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
                 ),
