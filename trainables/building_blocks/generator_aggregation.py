@@ -202,9 +202,9 @@ def aggregate(
     def changed() -> list[Tensor]:
         return [*learner.state_dict().values(), *classifier.state_dict().values(), *memory(adam)]
 
-    recorded = RecordedStep(step, changed, fed.record)
+    taken = step if fed.record is None else RecordedStep(step, changed, fed.record)
     for given in teachers.batches(probabilities, rng):
-        recorded(*given)
+        taken(*given)
     return take(learner), take_head(classifier)
 
 

@@ -274,9 +274,9 @@ class Phases:
             loss.backward()
             self.adam.step()
 
-        recorded = self._recorded(("generator", loss_of), step)
+        taken = self._taken(("generator", loss_of), step)
         for _ in range(self.config.gen_steps):
-            recorded(*self._for_generator.next())
+            taken(*self._for_generator.next())
 
     def distillation_phase(self, loss_of: Callable[..., Tensor], also: Sequence[Draws] = ()) -> None:
         """I_d SGD steps on the student in training mode; the generator in evaluation mode, its images without
@@ -295,13 +295,15 @@ class Phases:
             loss.backward()
             self.sgd.step()
 
-        recorded = self._recorded(("distillation", loss_of), step)
+        taken = self._taken(("distillation", loss_of), step)
         for _ in range(self.config.distill_steps):
-            recorded(*(tensor for draws in (self._for_student, *also) for tensor in draws.next()))
+            taken(*(tensor for draws in (self._for_student, *also) for tensor in draws.next()))
 
-    def _recorded(self, key: object, step: Callable[..., None]) -> RecordedStep:
-        """The step of a phase, that of an earlier phase of equal `key` where steps are recorded."""
-        if self.fed.record is None or key not in self._steps:
+    def _taken(self, key: object, step: Callable[..., None]) -> Callable[..., None]:
+        """The step of a phase as it is taken; where steps are recorded, that of an earlier phase of equal `key`."""
+        if self.fed.record is None:
+            return step
+        if key not in self._steps:
             self._steps[key] = RecordedStep(step, self._changed, self.fed.record)
         return self._steps[key]
 

@@ -33,37 +33,35 @@ def cuda_graph(step: Callable[[], None]) -> Callable[[], None]:
 
 
 class RecordedStep:
-    """`step(*given)` as often as it is called, to the same bits with a recorder and without one."""
+    """`step(*given)` as often as it is called, to the bits that the step itself leaves."""
 
-    def __init__(
-        self, step: Callable[..., None], changed: Callable[[], Iterable[Tensor]], record: Recorder | None
-    ) -> None:
+    def __init__(self, step: Callable[..., None], changed: Callable[[], Iterable[Tensor]], record: Recorder) -> None:
         """`step` takes tensors, of the same shapes at every call. `changed` names every tensor that it changes and that
-        outlives it, once it has been called. Without `record` the step is called as it is."""
+        outlives it, once it has been called."""
         self._step, self._changed, self._record = step, changed, record
         self._called = False
         self._given: tuple[Tensor, ...] = ()
         self._replay: Callable[[], None] | None = None
 
     def __call__(self, *given: Tensor) -> None:
-        if self._record is None or not self._called:
+        if not self._called:
             self._called = True  # not recorded: in its first step an optimiser makes its memory
             self._step(*given)
             return
         if self._replay is None:
-            self._replay = self._recorded(self._record, given)
+            self._replay = self._recorded(given)
         for mine, theirs in zip(self._given, given, strict=True):
             assert mine.shape == theirs.shape
             mine.copy_(theirs)
         self._replay()
 
     @torch.no_grad()
-    def _recorded(self, record: Recorder, given: tuple[Tensor, ...]) -> Callable[[], None]:
+    def _recorded(self, given: tuple[Tensor, ...]) -> Callable[[], None]:
         """The step on tensors of its own. What it did while it was recorded is undone."""
         self._given = tuple(tensor.clone() for tensor in given)
         before = [(tensor, tensor.clone()) for tensor in self._changed()]
         with torch.enable_grad():
-            replay = record(lambda: self._step(*self._given))
+            replay = self._record(lambda: self._step(*self._given))
         for tensor, value in before:
             tensor.copy_(value)
         return replay
