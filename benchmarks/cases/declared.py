@@ -40,19 +40,19 @@ def run(quick: bool) -> Case:
         with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made, cluster(slots, Path(made)) as address:
             diary, started = Path(made) / "diary.jsonl", time.time()
             options = {"trials": EACH * slots, "rounds": rounds, "name": "declared", "address": address}
-            asked = {"sleep": seconds, "memory": True, "diary": str(diary), "options": options}
-            found = search(f"declared, {slots} slots", Path(made), **asked)
+            asked = {"sleep": seconds, "diary": str(diary), "options": options}
+            search(f"declared, {slots} slots", Path(made), **asked)
             took = time.time() - started
-            notes = [json.loads(line) for line in diary.read_text().splitlines()]
+            notes = [tuple(json.loads(line)[:2]) for line in diary.read_text().splitlines()]
         until_all, busy = occupied(notes, slots)
         over = took / (EACH * rounds * seconds)
-        rows.append([slots, EACH * slots, until_all, busy, took, over, found["memory"]["worker"]])
+        rows.append([slots, EACH * slots, until_all, busy, took, over])
         case.goals.append(Goal(f"Busy while trials are left, {slots} declared slots", 95, busy, unit=" %"))
         case.goals.append(
             Goal(f"Four equal trials a slot, {slots} slots, over the ideal", 1.1, over, least=False, unit="×")
         )
         say(f"  {slots} slots: all after {until_all:.1f} s, busy {busy:.1f} %, {over:.2f} times the ideal")
-    columns = ("slots", "trials", "all slots, s", "busy, %", "whole call, s", "over the ideal", "largest worker, MiB")
+    columns = ("slots", "trials", "all slots, s", "busy, %", "whole call, s", "over the ideal")
     case.table(f"Trials of {rounds * seconds:.3g} s", columns, rows)
     return case
 
