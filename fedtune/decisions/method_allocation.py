@@ -140,8 +140,8 @@ def _trial_of(history: History, place: int, seen: Sequence[tuple[int, FrozenTria
     if point is None:
         of_all = [(history.parts[other].space, trial) for other, trial in seen]
         point = taught(part.space, begun, known, of_all, part.experiment.signs[0])
-    proposed, origin = configuration(part, begun, known, point)
-    return next_trial(history, place, proposed, {run_folder.PLACE: number}, origin)
+    proposed, attributes = configuration(part, begun, known, point)
+    return next_trial(history, place, proposed, {run_folder.PLACE: number, **attributes})
 
 
 def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -> Seen:

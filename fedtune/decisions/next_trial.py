@@ -20,18 +20,15 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-def next_trial(
-    history: History, place: int, proposed: FrozenTrial, attributes: Mapping[str, Any], origin: str = ""
-) -> Next:
-    """The trial with the condition that it is run under, and with what is recorded of it. origin: where its values come
-    from, if not from the sampler."""
+def next_trial(history: History, place: int, proposed: FrozenTrial, attributes: Mapping[str, Any]) -> Next:
+    """The trial with the condition that it is run under, and with what is recorded of it."""
     from optuna.trial import TrialState, create_trial
 
     part, number = history.parts[place], len(history.trials[place])
     cell = part.points.of(number) if part.experiment.sampler == "grid" and part.crossed.several else None
     condition = part.crossed.condition(number) if cell is None else part.space.condition_of(cell.values)
     varied = {key: part.space.vary[key].distribution() for key in condition}
-    attributes = dict(attributes) | ({"from": origin} if origin else {})
+    attributes = dict(attributes)
     if part.experiment.order == run_folder.ARRIVAL and run_folder.BESIDE not in attributes:
         attributes |= {run_folder.BESIDE: beside} if (beside := history.unseen(place, number)) else {}
     trial = create_trial(
@@ -44,7 +41,17 @@ def next_trial(
     return Next(place, trial)
 
 
-def ahead(history: History, place: int, known: Sequence[FrozenTrial]) -> tuple[FrozenTrial, Mapping[str, Any]]:
+def proposed_configuration(
+    history: History, place: int, known: Sequence[FrozenTrial], point: Point | None
+) -> tuple[FrozenTrial, Mapping[str, Any]]:
+    """As `configuration`, in a run that shares its budget with no other: there `ei` may propose ahead."""
+    part = history.parts[place]
+    if point is None and _is_ahead(part):
+        return _ahead(history, place, known)
+    return configuration(part, history.of(place), known, point)
+
+
+def _ahead(history: History, place: int, known: Sequence[FrozenTrial]) -> tuple[FrozenTrial, Mapping[str, Any]]:
     """The configuration of the next trial of a run by the sampler `ei`, and what is recorded of it. Where many trials
     run it was proposed together with others (`expected_improvement`), of which the rest waits in the history."""
     part, begun = history.parts[place], history.of(place)
@@ -59,7 +66,7 @@ def ahead(history: History, place: int, known: Sequence[FrozenTrial]) -> tuple[F
     return trial, {run_folder.BESIDE: beside} if beside else {}
 
 
-def is_ahead(part: Part) -> bool:
+def _is_ahead(part: Part) -> bool:
     """Whether a run's trials are proposed ahead where many run: where they go by arrival, and neither a race nor
     several conditions nor another method decide about the next one."""
     e = part.experiment
@@ -77,25 +84,27 @@ def _by_ei(part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial
 
 def configuration(
     part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], point: Point | None
-) -> tuple[FrozenTrial, str]:
+) -> tuple[FrozenTrial, Mapping[str, Any]]:
     """What the next trial of a run is to be, after those that have `begun` of which it may look at the `known` ones,
-    and where its values come from (empty: the sampler). point: its values, where they are known."""
+    and what is recorded of it: where its values come from, if not from the sampler. point: its values, where they are
+    known."""
     e, number = part.experiment, len(begun)
     if point is not None:
         # What a sampler proposes is thrown away, so a cheap one is asked, and shown nothing. Only NSGA-II is to note to
         # which generation the trial belongs.
         name, seen = (e.sampler, shown(part, known)) if e.sampler == "nsga2" else ("random", [])
-        return ask(make_sampler(name, e.seed, number), e.metric, seen, part.space, point.values), point.origin
+        found = ask(make_sampler(name, e.seed, number), e.metric, seen, part.space, point.values)
+        return found, {"from": point.origin} if point.origin else {}
     if e.sampler == EI:
-        return _by_ei(part, begun, known, 1)[0], ""
+        return _by_ei(part, begun, known, 1)[0], {}
     if part.sampler is not None:
         rng = generator(e.seed, number, "own sampler")
         seen = _configurations(part, known)
-        return own_sampler.proposed(part.sampler, e.sampler, part.space, seen, e.signs, rng), ""
+        return own_sampler.proposed(part.sampler, e.sampler, part.space, seen, e.signs, rng), {}
     sampler = make_sampler(e.sampler, e.seed, number, begun[: e.taken])
     # Of thousands of trials a copy takes longer than all else; one that does not look at them is shown none.
     seen = [] if e.sampler in BLIND_SAMPLERS else shown(part, known)
-    return ask(sampler, e.metric, seen, part.space, None), ""
+    return ask(sampler, e.metric, seen, part.space, None), {}
 
 
 def _configurations(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:

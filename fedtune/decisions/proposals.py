@@ -20,7 +20,7 @@ from analysis.estimate import configuration as configuration_of
 from fedtune.decisions import confirmation, early_stopping, method_allocation, race
 from fedtune.decisions.early_stopping import Later, Never, Rule
 from fedtune.decisions.history import DONE, WAIT, Answer, History, Next
-from fedtune.decisions.next_trial import ahead, configuration, is_ahead, next_trial, others
+from fedtune.decisions.next_trial import next_trial, others, proposed_configuration
 from fedtune.record.experiment import further_seed
 from search_spaces import run_folder
 
@@ -52,14 +52,14 @@ def _configuration(history: History, place: int) -> Next | Answer:
     if seen is None:
         return WAIT
     first = part.crossed.first(number)
+    origin: Mapping[str, Any]
     if first < number:  # under a further condition the configuration is that of the first one
-        proposed, origin = begun[first], str(begun[first].user_attrs.get("from", ""))
+        trial, origin = begun[first], {key: value for key, value in begun[first].user_attrs.items() if key == "from"}
     else:
         point = part.points.of(part.crossed.place(number))
-        if point is None and is_ahead(part):
-            return next_trial(history, place, *ahead(history, place, _trials(seen)))
-        proposed, origin = configuration(part, begun, _trials(seen), point)
-    return next_trial(history, place, proposed, {"seed": e.seeds[number]} if e.kind == "run" else {}, origin)
+        trial, origin = proposed_configuration(history, place, _trials(seen), point)
+    own = {"seed": e.seeds[number]} if e.kind == "run" else {}
+    return next_trial(history, place, trial, {**own, **origin})
 
 
 def _federation(history: History, place: int) -> Next | Answer:
@@ -88,22 +88,17 @@ def _federation(history: History, place: int) -> Next | Answer:
         return _one_seed(history, place, begun[again], {})
     if not more:
         return DONE
-    if (point := part.points.of(new)) is None and is_ahead(part):
-        return _one_seed(history, place, *ahead(history, place, known))
-    proposed, origin = configuration(part, begun, known, point)
-    return _one_seed(history, place, proposed, {}, origin)
+    return _one_seed(history, place, *proposed_configuration(history, place, known, part.points.of(new)))
 
 
-def _one_seed(
-    history: History, place: int, proposed: FrozenTrial, attributes: Mapping[str, Any], origin: str = ""
-) -> Next | Answer:
+def _one_seed(history: History, place: int, trial: FrozenTrial, attributes: Mapping[str, Any]) -> Next:
     """The trial of a configuration on its next seed: on the same one it would only give the same value again, whoever
     proposed it."""
-    begun, key = history.of(place), configuration_of(proposed)
-    same = [trial.number for trial in begun if configuration_of(trial) == key]
+    key = configuration_of(trial)
+    same = [other.number for other in history.of(place) if configuration_of(other) == key]
     own: dict[str, Any] = {"seed": further_seed(history.parts[place].experiment.seeds, len(same))}
     own |= {run_folder.OF: same[0]} if same else {}
-    return next_trial(history, place, proposed, {**own, **attributes}, origin)
+    return next_trial(history, place, trial, {**own, **attributes})
 
 
 def _trials(seen: Sequence[tuple[int, FrozenTrial]]) -> list[FrozenTrial]:

@@ -102,7 +102,7 @@ class Queue:
     @property
     def finished(self) -> bool:
         """Whether every trial has ended."""
-        return not self._waiting and self.history.ended and self._proposed() is DONE
+        return self.history.ended and self.exhausted
 
     def at(self, number: int) -> tuple[Part, int]:
         """The run of trial `number`, and its number there."""
@@ -228,12 +228,13 @@ class Queue:
             self._remember(number)
         self._waiting.add(number)
 
-    def mark(self, number: int, reason: str) -> None:
-        """Notes why a trial that did not end stands still."""
-        place, own = self._order[number]
-        self._studies[place].set_attribute(own, "stop_reason", reason)
-        if self._clock is not None:
-            self._studies[place].set_attribute(own, run_folder.ENDED, self._clock.reading())
+    def interrupt(self) -> None:
+        """Notes of every trial that has not ended that it stands still."""
+        for number, (place, own) in enumerate(self._order):
+            if not self.trial(number).state.is_finished():
+                self._studies[place].set_attribute(own, "stop_reason", "interrupted")
+                if self._clock is not None:
+                    self._studies[place].set_attribute(own, run_folder.ENDED, self._clock.reading())
 
     def _remember(self, number: int) -> None:
         place, own = self._order[number]

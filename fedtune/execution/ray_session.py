@@ -121,9 +121,7 @@ class TuneSession(UnsavedSearcher):
         # Tune returns from Ctrl-C as if it had finished.
         self.interrupted = not self.queue.finished and not self.end.out_of_time and self.end.failure is None
         with contextlib.suppress(Exception):  # a note for readers, not worth failing for on a full disk
-            for number, trial in enumerate(self.queue.trials()):
-                if not trial.state.is_finished():
-                    self.queue.mark(number, "interrupted")
+            self.queue.interrupt()
         self.end.lost.check()
         for tracker in self.trackers:
             tracker.close()
@@ -277,7 +275,6 @@ class TuneSession(UnsavedSearcher):
                     self.watch.say(goes_on.told)
                     return
                 if died is not None and not self._retries.is_own_doing(number):
-                    self.queue.mark(number, "interrupted")
                     raise self._retries.from_outside(number, self.end.lost.again)
                 why = self._retries.given_up(number, ending, died)
                 ending = dataclasses.replace(ending, stop_reason="error", error=why)

@@ -234,9 +234,9 @@ def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     assert [params for _, _, params, *_ in found] == [
         {"alpha": a, "lambda": b} for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)
     ]
-    assert optuna.load_study(study_name=None, storage=journal(tmp_path / "run")).best_value == max(
-        v[0] for _, _, _, v, *_ in found
-    )
+    study = optuna.load_study(study_name=None, storage=journal(tmp_path / "run"))
+    assert study.best_value == max(v[0] for _, _, _, v, *_ in found)
+    assert not any("from" in trial.user_attrs for trial in study.trials), "the grid is the sampler's own"
 
 
 def under_three_conditions() -> Space:
@@ -593,9 +593,18 @@ def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
     queue.finish(first.number, Ending("interrupted", 1, "its worker died", {1: (0.5,)}))
     queue.finish(second.number, Ending("completed", 9, None, {9: (0.5,)}))
     assert all("error" not in trial.user_attrs for trial in queue.trials())
-    queue.mark(first.number, "diverged")
+    assert [trial.user_attrs["stop_reason"] for trial in queue.trials()] == ["interrupted", "completed"]
+
+
+def test_a_driver_that_ends_notes_which_trials_stand_still(tmp_path: Path) -> None:
+    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=3), space())])
+    first, second, third = queue.propose(), queue.propose(), queue.propose()
+    assert first is not None and second is not None and third is not None
+    queue.finish(second.number, Ending("completed", 9, None, {9: (0.5,)}))
+    queue.interrupt()
     kept = StudyFile(tmp_path / "run").study.trials
-    assert [t.user_attrs["stop_reason"] for t in kept] == ["diverged", "completed"]
+    assert [t.user_attrs["stop_reason"] for t in kept] == ["interrupted", "completed", "interrupted"]
+    assert [t.state.name for t in kept] == ["RUNNING", "COMPLETE", "RUNNING"]
 
 
 def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:
