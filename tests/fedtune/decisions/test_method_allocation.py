@@ -22,6 +22,10 @@ def allocation(**changes: Any) -> Allocation:
     return Allocation(**given | changes)
 
 
+def test_what_a_whole_trial_takes_of_the_budget_is_its_rounds_by_their_price() -> None:
+    assert [allocation(costs=(1.0, 9.0), prices=(3.0, 0.5), rounds=4).whole(place) for place in (0, 1)] == [12.0, 2.0]
+
+
 def seen(method: int, number: int, value: float, x: float, rounds: int = 10) -> Seen:
     trial = create_trial(
         state=TrialState.COMPLETE,
