@@ -51,3 +51,18 @@ def test_a_replay_that_alone_notices_a_wrong_step_protects_a_change(seconds: flo
     )
     tiers.mark([replay], {replay.nodeid: seconds})
     assert marks == tier
+
+
+def test_a_fixture_that_a_test_asks_for_while_it_runs_is_paid_by_that_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the seconds of a page of the guides from whose folder other pages go on."""
+    recorder = tiers.Recorder(tmp_path / "seconds")
+    item: Any = SimpleNamespace(nodeid="test_page", _fixtureinfo=SimpleNamespace(name2fixturedefs={}))
+    monkeypatch.setattr(tiers, "time", SimpleNamespace(perf_counter=iter([0.0, 7.0]).__next__))
+    running = recorder.pytest_runtest_protocol(item)
+    next(running)
+    recorder.made["tests::started"] = 5.0
+    with pytest.raises(StopIteration):
+        running.send(None)
+    assert tiers.slow(tiers.read(tmp_path / "seconds")) == {"test_page": 7.0}

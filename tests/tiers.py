@@ -67,7 +67,9 @@ class Recorder:
         result = yield
         seconds = time.perf_counter() - begun - sum(self.made.values())
         shared = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values() if found[-1].scope != "function"]
-        taken = Taken(item.nodeid, round(seconds, 3), [_name(fixture) for fixture in shared], self.made)
+        # One that a test asks for while it runs is not among its names.
+        used = dict.fromkeys([*map(_name, shared), *self.made])
+        taken = Taken(item.nodeid, round(seconds, 3), [*used], self.made)
         with self.file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(asdict(taken)) + "\n")
         return result

@@ -20,7 +20,7 @@ from tests.study_file import journal
 
 #: Selecting by a loss: on so small a validation share accuracies tie, and nothing would be stopped early. Nor is
 #: anything with seed 0, where every trial that may be stopped happens to be among the best so far.
-BUDGET = ("--trials", 12, "--rounds", 12, "--seeds", 2, "--no-race", "--metric", "global_loss", "--seed", 1)
+BUDGET = ("--trials", 8, "--rounds", 8, "--seeds", 2, "--no-race", "--metric", "global_loss", "--seed", 1)
 BUDGET = (*BUDGET, "--slots", 2)
 
 
@@ -40,7 +40,7 @@ def whole(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_record_of_a_search(whole: Path) -> None:
     study = optuna.load_study(study_name=None, storage=journal(whole))
-    assert len(study.trials) == 12 and study.best_value > 0
+    assert len(study.trials) == 8 and study.best_value > 0
     assert {path.name for path in whole.iterdir()} == {
         run_folder.EXPERIMENT,
         run_folder.SPACE,
@@ -80,7 +80,7 @@ def test_concurrency_changes_nothing(whole: Path, toy: Path, tmp_path: Path) -> 
 def test_kill_and_resume_is_uninterrupted(whole: Path, toy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "killed"
     process = background(toy, tmp_path, "killed", *BUDGET)
-    wait_for_rounds(folder, 50, process)
+    wait_for_rounds(folder, 30, process)
     process.kill()
     process.wait()
     status = json.loads(fedtune("status", folder, "--json", cwd=tmp_path).stdout)

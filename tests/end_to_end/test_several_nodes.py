@@ -14,8 +14,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 #: Three nodes: one without a GPU, one with two, one with one GPU of a kind that Ray knows.
 SEARCHES = """
 import json
@@ -70,7 +68,6 @@ DRIVERS = {
 }
 
 
-@pytest.mark.guard("several nodes")
 def test_parts_of_gpus_on_several_nodes(tmp_path: Path) -> None:
     settings = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16), "RAY_worker_niceness": "0"}

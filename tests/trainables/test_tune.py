@@ -136,7 +136,14 @@ def test_the_test_set_is_measured_where_the_trial_may_end(
     monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)  # a checkpoint every round
 
     def federation(name: str, rounds: int, rule: Any) -> Job:
-        given = {"dataset": str(toy), "clients": 2, "rounds": rounds, "omega": 1.0, "eval_test": "end"}
+        given = {
+            "dataset": str(toy),
+            "clients": 2,
+            "rounds": rounds,
+            "omega": 1.0,
+            "eval_test": "end",
+            "local_steps": 1,
+        }
         return dataclasses.replace(job(tmp_path / name, rule, (0,)), values=given, simulate=None)
 
     def measured(name: str) -> list[dict[str, Any]]:

@@ -36,7 +36,6 @@ from tests.study_file import journal
 Conduct = Callable[..., Result]
 
 
-@pytest.mark.guard("trials side by side")
 def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
     asked(tmp_path / "alone")
     together = conduct("together", concurrency=4)
@@ -47,7 +46,6 @@ def test_concurrency_changes_nothing(conduct: Conduct, tmp_path: Path) -> None:
     )  # type: ignore[union-attr]
 
 
-@pytest.mark.guard("a search that is given more")
 def test_a_longer_search_is_an_extended_one(ray_cluster: None, tmp_path: Path) -> None:
     asked(tmp_path / "long", trials=10)
     asked(tmp_path / "short", trials=6)

@@ -97,6 +97,7 @@ def test_without_a_gpu_it_goes_on_with_twice_the_cores(
     assert {note["share"] for note in read(tmp_path / "diary")} == {0.5, 1, 2}
 
 
+@pytest.mark.guard("a trial that ran out of memory, on Ray itself")
 def test_others_go_on_beside_it(conduct: Conduct, tmp_path: Path) -> None:
     """The other trial does not end before the hungry one runs with its larger share."""
     plain = PLAIN | {"trials": 2}
