@@ -45,6 +45,7 @@ _POINT: Shape = {"values": _VALUES, "from": Must("text", is_text)}
 _METRICS = Must("a list of metrics", lambda value: is_metric(value) or each(is_metric, 1)(value))
 _MAPPING = Must("a mapping", mapping(lambda _: True))
 _AMOUNT = Must("a number of at least 0", is_number(0))
+_PARTS = Must("a mapping of kinds of GPU to parts of one in [0.0001, 1]", mapping(is_number(0.0001, 1)))
 
 
 def _is_weight(value: Any) -> bool:
@@ -85,7 +86,13 @@ class ExperimentRecord(FileRecord):
     trial i the seed `seeds[i]`."""
 
     gone: ClassVar[Shape] = {"prior": Must("a number in [0, 1]", is_number(0, 1))}
-    unsaid: ClassVar[Mapping[str, Any]] = {"order": FIXED, "log": [], "storage": None, "learnt": None}
+    unsaid: ClassVar[Mapping[str, Any]] = {
+        "order": FIXED,
+        "log": [],
+        "storage": None,
+        "learnt": None,
+        "gpus_by_kind": {},
+    }
 
     name: Text
     kind: Annotated[Literal["search", "run"], Must("search or run", one_of("search", "run"))]
@@ -118,7 +125,10 @@ class ExperimentRecord(FileRecord):
     data_dir: TextOrNothing = None
     concurrency: Positive = 1
     cpus_per_trial: Annotated[float, _AMOUNT] = 1.0
+    #: Where it differs by the kind of GPU, of any kind that `gpus_by_kind` does not name.
     gpus_per_trial: Annotated[float, _AMOUNT] = 0.0
+    #: The part of a GPU of each kind, as Ray names kinds, that a trial has there, where it is not everywhere the same.
+    gpus_by_kind: Annotated[Mapping[str, float], _PARTS] = field(default_factory=dict)
     #: So many of the trials that run at the same time share a process.
     bundle: Positive = 1
     #: Of torch, in a trial. Sums over threads differ in their last bits, so a resumed run keeps them whatever its share

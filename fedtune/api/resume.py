@@ -76,6 +76,8 @@ def _resume_run(request: ResumeRequest, fetched: str | None) -> Result:
     asked |= {name: getattr(request, name) for name in ("cpus_per_trial", "gpus_per_trial")}
     asked |= {"concurrency": request.slots}
     placed = {key: value for key, value in asked.items() if value is not None}
+    if "gpus_per_trial" in placed:
+        placed["gpus_by_kind"] = {}  # what is asked for holds of every kind
     if bool(placed.get("gpus_per_trial", experiment.gpus_per_trial)) != bool(experiment.gpus_per_trial):
         had = "on a GPU" if experiment.gpus_per_trial else "without a GPU"
         problems.append(

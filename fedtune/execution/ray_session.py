@@ -177,7 +177,7 @@ class TuneSession(UnsavedSearcher):
         machine. On which of several machines or GPUs they have it is printed and recorded."""
         known, slots = bool(self._shares.slots), self._shares.count()
         if slots is not None and (len(slots) > 1 or known or (self.placement.gpus > 0 and slots[0].gpus > 1)):
-            self.watch.say(cluster.told(slots, self.placement.gpus))
+            self.watch.say(cluster.told(slots, self.placement.gpus, self.placement.by_kind))
             with self.end.keeping_failures():
                 for part in self.queue.parts:
                     ran_on(part.folder, [one._asdict() for one in slots])
@@ -187,7 +187,7 @@ class TuneSession(UnsavedSearcher):
         from trainables.worker.job import Job
 
         number = proposal.number
-        share = self._shares.begin(number, proposal.share)
+        share = self._shares.begin(number, proposal.share, self._running())
         e = proposal.part.experiment
         complete = {**e.values, **proposal.values}
         folder = trial_folder(proposal.part.folder, proposal.own)

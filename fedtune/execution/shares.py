@@ -1,14 +1,16 @@
 """Which share of the machine each trial has, and how many have room at once.
 
-Every trial has the experiment's usual share, cores and a part of a GPU or several. One that ran out of memory goes on
-with twice its share, of a GPU or else of the cores, as long as there is more than it had; of a whole GPU, on one of a
-kind with more memory, where there is such (`fedtune.execution.retries` says when).
+Every trial has the experiment's usual share, cores and a part of a GPU or several. Where that part differs by the kind
+of GPU, it is decided before a trial is asked for on which kind it will be, and Ray is asked for that kind. A trial that
+ran out of memory goes on with twice its share, of a GPU or else of the cores, as long as there is more than it had; of
+a whole GPU, on one of a kind with more memory, where there is such (`fedtune.execution.retries` says when).
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fedtune.machine import cluster, resources
@@ -33,6 +35,7 @@ class Shares:
     ) -> None:
         """cards: measures how much memory the kinds of GPUs have; called where a trial needs another one."""
         self._usual, self._cards = Share(placement.cpus, placement.gpus), cards
+        self._by_kind = placement.by_kind
         #: Those that are there now.
         self.machines = machines
         self._alone = placement.concurrency == 1
@@ -51,7 +54,7 @@ class Shares:
         if now < self._counted + COUNTED_EVERY:
             return None
         before, self._counted = self.slots, now
-        self.slots = cluster.slot_map(self._usual.cpus, self._usual.gpus)
+        self.slots = cluster.slot_map(self._usual.cpus, self._usual.gpus, self._by_kind)
         if self.slots == before:
             return None
         self.machines = [Machine(one.cores, one.gpus, one.gpu) for one in self.slots]
@@ -60,13 +63,42 @@ class Shares:
     def __getitem__(self, number: int) -> Share:
         return self._of[number]
 
-    def begin(self, number: int, larger: Share | None) -> Share:
-        """The share of a trial that is to start. larger: the one that it was put back with; None: the usual one."""
-        self._of[number] = share = self._within(larger)
+    def begin(self, number: int, larger: Share | None, live: Iterable[int] = ()) -> Share:
+        """The share of a trial that is to start beside those that are `live`. larger: the one that it was put back
+        with; None: the usual one."""
+        if larger is None:
+            share = self._beside([self._of[other] for other in live]) or self._usual
+        else:
+            share = self._within(larger)
+        self._of[number] = share
         self._passed += bool(self._awaited)
-        if share != self._usual:
+        if not self._is_usual(share):
             self._awaited.add(number)
         return share
+
+    def _on(self, kind: str) -> Share:
+        """The usual share on a GPU of this kind, where it differs by the kind."""
+        return Share(self._usual.cpus, self._by_kind.get(kind, self._usual.gpus), kind)
+
+    def _is_usual(self, share: Share) -> bool:
+        return share == (self._on(share.kind) if self._by_kind else self._usual)
+
+    def _beside(self, used: Sequence[Share]) -> Share | None:
+        """The usual share that has room beside those that are used: of several kinds of GPU, on the one of which the
+        smallest part is in use. None where no kind has room; where the share does not differ by kind, that is not
+        asked."""
+        if not self._by_kind:
+            return self._usual
+        taken, room = Counter(share.kind for share in used), Counter[str]()
+        for machine in self.machines:
+            share = self._on(machine.kind)
+            room[machine.kind] += resources.room_on(machine.cores, machine.gpus, share.cpus, share.gpus)
+        as_usual = all(map(self._is_usual, used))
+        for kind in sorted(+room, key=lambda kind: (taken[kind] / room[kind], kind)):
+            share = self._on(kind)
+            if taken[kind] < room[kind] if as_usual else resources.fit([*used, share], self.machines):
+                return share
+        return None
 
     def started(self, number: int) -> None:
         """A trial has begun, or has ended before it did."""
@@ -88,11 +120,12 @@ class Shares:
     def room(self, larger: Share | None, live: Iterable[int]) -> bool:
         """Whether the next trial may start beside those that are `live`, where some have larger shares than usual."""
         used = [self._of[number] for number in live]
-        if larger is None and all(share == self._usual for share in used):
-            return True
+        if larger is None and all(map(self._is_usual, used)):
+            return not used or self._beside(used) is not None
         if self._passed >= self._passing:
             return False
-        return not used or resources.fit([*used, self._within(larger)], self.machines)
+        share = self._beside(used) if larger is None else self._within(larger)
+        return not used or share is not None and resources.fit([*used, share], self.machines)
 
     def more(self, number: int, had: str | None) -> Share | None:
         """The share with which a trial goes on that ran out of memory; None where it had all there is: without a GPU a

@@ -14,8 +14,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedtune.machine import mps, resources
@@ -53,6 +54,8 @@ ENVIRONMENT = {
 PATHS = ("FEDTUNE_CACHE", "FEDTUNE_METHODS")
 #: How the name of a resource begins that says of which kind a machine's GPUs are.
 KIND = "accelerator_type:"
+#: Of parts of a GPU that are the same whatever its kind.
+_SAME: Mapping[str, float] = MappingProxyType({})
 #: Seconds for a connection, and for joining.
 CONNECT, JOIN = 3.0, 24.0
 #: Seconds for a file that is being written for another machine.
@@ -239,9 +242,9 @@ def release(home: Any, folder: Path) -> None:
                 log.write(api.get(asked, timeout=ANSWER))
 
 
-def slot_map(cpus: float, gpus: float) -> list[Slots]:
+def slot_map(cpus: float, gpus: float, by_kind: Mapping[str, float] = _SAME) -> list[Slots]:
     """For how many trials with so many cores and GPUs each the machines of the Ray that was joined have room, machine
-    by machine."""
+    by machine. by_kind: in place of `gpus`, for machines whose GPUs are of these kinds."""
     return [
         Slots(
             host,
@@ -249,16 +252,17 @@ def slot_map(cpus: float, gpus: float) -> list[Slots]:
             machine.cores,
             machine.gpus,
             kind,
-            resources.room_on(machine.cores, machine.gpus, cpus, gpus),
+            resources.room_on(machine.cores, machine.gpus, cpus, by_kind.get(kind, gpus)),
         )
         for host, address, machine, kind, _ in nodes()
     ]
 
 
-def told(slots: Sequence[Slots], gpus: float) -> str:
-    """A sentence for a slot map of trials that have so many `gpus` each."""
+def told(slots: Sequence[Slots], gpus: float, by_kind: Mapping[str, float] = _SAME) -> str:
+    """A sentence for a slot map of trials that have so many `gpus` each, or what `by_kind` says."""
     parts = [
-        f"{sum(one.slots for one in same)} on {_named([one.host for one in same])}" + _of_gpus(same[0], gpus)
+        f"{sum(one.slots for one in same)} on {_named([one.host for one in same])}"
+        + _of_gpus(same[0], by_kind.get(same[0].gpu, gpus))
         for same in _alike(slots)
     ]
     total = sum(one.slots for one in slots)

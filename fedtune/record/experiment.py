@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from analysis.runs import Run
@@ -37,6 +39,8 @@ class Placement(NamedTuple):
     time: float | None = None
     #: How many trials share a process.
     bundle: int = 1
+    #: GPUs of each trial on machines whose GPUs are of these kinds, in place of `gpus`.
+    by_kind: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,13 @@ class Experiment(ExperimentRecord):
     def placement(self) -> Placement:
         """How it is placed."""
         return Placement(
-            self.address, self.concurrency, self.cpus_per_trial, self.gpus_per_trial, self.time, self.bundle
+            self.address,
+            self.concurrency,
+            self.cpus_per_trial,
+            self.gpus_per_trial,
+            self.time,
+            self.bundle,
+            self.gpus_by_kind,
         )
 
     @property

@@ -168,7 +168,7 @@ def test_where_the_time_is_short_it_begins_before_the_last_trials(
     queue, clock = Queue([Part(tmp_path / "run", made, space())]), [0.0]
     watch, lost = ProgressDisplay(made, "quiet"), ServerLoss("fedtune resume")
     slots = [cluster.Slots("declared", "127.0.0.1", 2, 0, "", 2)]
-    monkeypatch.setattr(cluster, "slot_map", lambda cpus, gpus: slots)
+    monkeypatch.setattr(cluster, "slot_map", lambda *_: slots)
     monkeypatch.setattr(ray_session.time, "monotonic", lambda: clock[0])
     place = made.placement._replace(concurrency=2)
     end = SessionEnd(tmp_path / "run", 100.0, Interrupts(), lost)

@@ -255,3 +255,69 @@ def test_nobody_waits_for_ever() -> None:
     assert begun == 4
     shares.started(0)
     assert shares.room(None, [0, 1])
+
+
+#: Two machines of four GPUs and one of two; H100s have room for eight trials each and T4s for two.
+KINDS = [Machine(64, 4, "H100"), Machine(4, 4, "T4"), Machine(16, 2, "T4"), Machine(8, 0)]
+
+
+def by_kind() -> Shares:
+    place = Placement("auto", 40, 1.0, 0.5, by_kind={"H100": 0.125, "T4": 0.5})
+    return Shares(place, KINDS, lambda: {"H100": 81559, "T4": 15360})
+
+
+def test_a_trial_asks_for_what_its_kind_of_gpu_takes() -> None:
+    """32 trials have room on the H100s, 4 on the first T4s (of which the cores are short) and 4 on the second. They are
+    spread by the part of a kind that is in use, and the next one takes the place that a trial has left."""
+    shares, live = by_kind(), list[int]()
+    while shares.room(None, live):
+        shares.begin(len(live), None, live)
+        live.append(len(live))
+    assert len(live) == 40
+    given = [shares[number] for number in live]
+    assert given.count(Share(1.0, 0.125, "H100")) == 32 and given.count(Share(1.0, 0.5, "T4")) == 8
+    half = given[:20]
+    assert half.count(Share(1.0, 0.125, "H100")) == 16, "half of each kind"
+    ended = next(number for number in live if shares[number].kind == "T4")
+    live.remove(ended)
+    assert shares.room(None, live) and shares.begin(40, None, live) == Share(1.0, 0.5, "T4")
+    assert not shares.room(None, [*live, 40])
+
+
+def test_kinds_that_join_and_leave() -> None:
+    shares = by_kind()
+    shares.machines = [Machine(16, 2, "A10G"), Machine(16, 1, "H100")]
+    live = [0]
+    assert shares.begin(0, None, []) == Share(1.0, 0.5, "A10G"), "which was not measured: the largest part of all"
+    for number in range(1, 12):
+        assert shares.room(None, live)
+        shares.begin(number, None, live)
+        live.append(number)
+    assert not shares.room(None, live)
+    shares.machines = []
+    assert shares.room(None, []) and shares.begin(12, None, []) == Share(1.0, 0.5), "it waits for a machine of any kind"
+
+
+def test_for_lack_of_memory_it_goes_from_its_kinds_share_to_a_whole_card_and_a_larger_one() -> None:
+    shares = by_kind()
+    shares.begin(0, None, [])
+    shares.begin(1, None, [0])
+    assert (shares[0].kind, shares[1].kind) == ("H100", "T4")
+    then = []
+    while (larger := shares.more(1, shares[1].kind)) is not None:
+        assert shares.room(larger, [0])
+        then.append(shares.begin(1, larger, [0]))
+    assert then == [Share(1.0, 1.0, "T4"), Share(1.0, 1.0, "H100")]
+    others = [0, 1]  # beside it three H100s and a part of the fourth are left
+    for number in range(2, 100):
+        if not shares.room(None, others):
+            break
+        shares.begin(number, None, others)
+        others.append(number)
+    shares.started(1)
+    while shares.room(None, others):
+        number = len(others)
+        shares.begin(number, None, others)
+        others.append(number)
+    kinds = [shares[number] for number in others]
+    assert kinds.count(Share(1.0, 0.125, "H100")) == 24 and kinds.count(Share(1.0, 0.5, "T4")) == 8

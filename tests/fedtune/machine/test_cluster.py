@@ -169,6 +169,15 @@ def test_the_map_of_slots_in_words(slots: list[Slots], gpus: float, told: str) -
     assert cluster.told(slots, gpus) == f"There is room for {told}."
 
 
+def test_the_map_says_of_each_kind_how_many_trials_a_card_has() -> None:
+    """A kind that was not measured has the usual part of a GPU."""
+    slots = [GPUS, Slots("b", "10.0.0.2", 16, 2, "T4", 4), Slots("c", "10.0.0.3", 16, 1, "", 1)]
+    assert cluster.told(slots, 1.0, {"H100": 0.25, "T4": 0.5}) == (
+        "There is room for 37 trials at once: 32 on a (GPUs 0-7, 4 trials on each, H100), 4 on b (GPUs 0-1, 2 trials "
+        "on each, T4), 1 on c (GPU 0, 1 trial on it)."
+    )
+
+
 def test_how_late_a_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is 7 s ahead; its first answer took a process's start, and was given at its end."""
     now, takes = [100.0], iter((30.0, 0.2, 0.4))
