@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -68,7 +69,7 @@ def _timed(function: Callable[..., Any], spent: dict[str, float], name: str) -> 
 
 class Samples(threading.Thread):
     """Largest proportional set size in MiB of the processes below this one: this one, the largest worker that runs
-    trials (a process of Ray and its fork), Ray's servers, idle workers and the fork server together, and all."""
+    trials, Ray's servers, idle workers and the fork server together, and all."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -78,21 +79,16 @@ class Samples(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(0.5):
-            found = {"driver": 0.0, "actor": 0.0, "fork": 0.0, "ray": 0.0, "all": 0.0}
-            server = None
+            found = {"driver": 0.0, "worker": 0.0, "ray": 0.0, "all": 0.0}
             for pid, name in sorted(tree(os.getpid()).items()):
                 size = pss(pid)
                 found["all"] += size
                 if pid == os.getpid():
                     found["driver"] = size
-                elif name.startswith("ray::") and "IDLE" not in name:
-                    found["actor"] = max(found["actor"], size)
-                elif "trainables.fork_server" in name and server is not None:
-                    found["fork"] = max(found["fork"], size)
+                elif re.match(r"ray::(?!IDLE|\w+Agent)", name):
+                    found["worker"] = max(found["worker"], size)
                 else:
                     found["ray"] += size
-                    server = pid if "trainables.fork_server" in name else server
-            found["worker"] = found.pop("actor") + found.pop("fork")
             self.largest = {key: max(self.largest.get(key, 0.0), value) for key, value in found.items()}
 
     def stop(self) -> dict[str, float]:

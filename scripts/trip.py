@@ -6,7 +6,7 @@
 
 The trip is that of `fedtune search dfrd --set alpha=0.7431 …`: one trial, one round, up to the first loss of DFRD's
 server that alpha weighs, which is counted too. The command runs in this process: the job of the trial is pickled and
-unpickled as Ray and the fork server would do it, and neither is started.
+unpickled as Ray would do it, and neither Ray nor its fork server is started.
 
 What is counted are functions of the four packages, without lambdas and comprehensions. Something *holds* the value if
 it is the number, a text with its digits, or a list, mapping, object of ours or method of one that holds it in turn.
@@ -25,7 +25,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, MethodType, SimpleNamespace
@@ -155,24 +155,8 @@ def trip(root: Path) -> list[Call]:
     from ray import cloudpickle, tune
 
     from fedtune import cli
-    from trainables import fork_server
+    from fedtune.machine import fork_server
     from trainables import tune as ours
-
-    class Fork(fork_server.ForkedTrial):
-        """A fork that is this process."""
-
-        def __init__(self, address: str, dumps: Callable[[Any], bytes]) -> None:
-            from trainables.simulated_trial import HostedTrials
-
-            self._dumps, self._connection = dumps, self
-            self._here = HostedTrials(lambda *asked: None)
-
-        def send_bytes(self, sent: bytes) -> None:
-            name, given = cloudpickle.loads(sent)
-            self._answer = cloudpickle.dumps(getattr(self._here, name)(*given))
-
-        def recv_bytes(self) -> bytes:
-            return self._answer
 
     class Played(ours.Trial):
         logdir = ""  # Ray Tune makes none
@@ -203,8 +187,7 @@ def trip(root: Path) -> list[Call]:
     }
     for name, stand_in in stand_ins.items():
         setattr(ray, name, stand_in)
-    fork_server.started, fork_server.socket_in = contextlib.nullcontext, str
-    ours.ForkedTrial = Fork
+    fork_server.started = lambda folder: contextlib.nullcontext()
     tune.Tuner = Tuner
     tune.with_resources = lambda trainable, resources: trainable
     tracer = Tracer(root)

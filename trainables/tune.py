@@ -1,6 +1,5 @@
-"""One trial as Ray Tune sees it: a round per step. What simulates it is `trainables.simulated_trial`, without
-Ray, in a fork that has imported PyTorch already (`trainables.fork_server`) or in this process; this file alone knows
-both. It imports PyTorch only where this process simulates."""
+"""One trial as Ray Tune sees it: a round per step. What simulates it is `trainables.simulated_trial`, without Ray;
+this file alone knows both. It imports PyTorch only where it simulates."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from ray import tune
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import convert_all
-from trainables.fork_server import ForkedTrial
+from trainables.worker.environment import FORK
 
 if TYPE_CHECKING:
     from trainables.simulated_trial import HostedTrials
@@ -128,31 +127,24 @@ def _ask(actor: str, what: str, *given: Any) -> Any:
 
 
 class Trial(tune.Trainable):
-    """`config["job"]` is a `Job`. Its results are those of the `HostedTrials` of this process, or of a fork."""
+    """`config["job"]` is a `Job`. Its results are those of the `HostedTrials` of this process."""
 
-    _hosted: HostedTrials | ForkedTrial | None = None
+    _hosted: HostedTrials | None = None
     #: What is told with the next result.
     _note: str | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
         self._drop_folder()  # now, as Tune may end the process before it has loaded what simulates
-        self._hosted = self._host(config["job"].environment.forks)
-        self.reset_config(config)
-
-    def _host(self, forks: str | None) -> HostedTrials | ForkedTrial:
-        """A fork of the fork server at `forks`, or this process where there is none."""
-        if forks is not None:
-            try:
-                return ForkedTrial(forks, ray.cloudpickle.dumps)
-            except OSError as error:
-                self._note = (
-                    f"The process from which trials fork cannot be reached ({error.strerror or error}). Processes of "
-                    "Ray simulate instead, which start more slowly."
-                )
         from trainables.simulated_trial import HostedTrials
 
+        if config["job"].environment.forks and FORK not in os.environ:
+            self._note = (
+                "The process from which Ray's processes fork has ended. Ray starts new ones instead, which take longer "
+                "to begin."
+            )
         # (Where no Ray runs, to ask for a machine's name would start one.)
-        return HostedTrials(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+        self._hosted = HostedTrials(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         assert self._hosted is not None

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 from fedtune.console.progress import ProgressDisplay
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Queue
-from fedtune.machine import cluster
+from fedtune.machine import cluster, fork_server
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.record.experiment import Placement
 from fedtune.record.provenance import shared_gpus, went_on
-from trainables.fork_server import socket_in
 
 
 class Stage(NamedTuple):
@@ -109,7 +108,7 @@ class _Driver:
 
             end = SessionEnd(self._folder, deadline, self._interrupts, self._lost)
             session = TuneSession(*stage, end, servers, self._simulate)
-            session.fit(scratch / str(self._sessions), socket_in(scratch))
+            session.fit(scratch / str(self._sessions), fork_server.is_in(scratch))
             if end.failure is not None:
                 raise end.failure
             ended = queue.finished

@@ -87,8 +87,8 @@ class TuneSession(UnsavedSearcher):
         #: When it is told next what rounds are expected to take.
         self._expected = 0.0
 
-    def fit(self, scratch: Path, forks: str | None) -> None:
-        """Calls Tune, which writes its files to `scratch`; trials fork from the server at `forks`, if there is one.
+    def fit(self, scratch: Path, forks: bool) -> None:
+        """Calls Tune, which writes its files to `scratch`. forks: whether Ray's processes are forks of a loaded one.
         Raises `ServersLost` where Ray's servers died."""
         from trainables.tune import Trial, resources
         from trainables.worker.environment import Token

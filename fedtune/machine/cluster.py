@@ -19,14 +19,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fedtune.machine import mps, resources
+from fedtune.machine import fork_server, mps, resources
 from fedtune.machine.private_ray import QUIET, private_folder, sigterm_as_before, started, with_the_users_token
 from fedtune.machine.resources import Machine
 from fedtune.record.run_directory import absolute
 from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.run_folder import LOG
-from trainables import fork_server
 
 #: Set before Ray is imported; each is explained by what it switches off.
 ENVIRONMENT = {
@@ -101,10 +100,11 @@ def joined(
         elif address is None:
             cores = max(resources.cores(), round(trials * cpus))
             with contextlib.ExitStack() as beside:
+                python = None
                 if gpus <= 0 and sys.platform == "linux":  # elsewhere libraries do not live through a fork
-                    beside.enter_context(fork_server.started(folder))
+                    python = beside.enter_context(fork_server.started(folder))
                 told = beside.enter_context(mps.beside(folder, gpus))
-                beside.enter_context(started(folder, cores=cores, with_gpus=gpus > 0))
+                beside.enter_context(started(folder, cores=cores, with_gpus=gpus > 0, python=python))
                 if told is not None:
                     tell(told)
                 yield folder

@@ -11,8 +11,8 @@ the end. What a killed search left is removed by the next one: a folder of this 
 holds its folder by a lock on it, which the system lets go of when the process ends, however it ends.
 
 Most of the time that Ray takes to start is spent on imports. So its processes import what they need as soon as they
-start and only once, this process imports what it needs meanwhile, and trials fork from a process that has imported
-PyTorch (`trainables.fork_server`).
+start and only once, this process imports what it needs meanwhile, and those that run trials fork from a process that
+has imported everything (`fork_server.py`).
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ LONGEST = _LIMIT - _SOCKET - len(f"/{PREFIX}") - _RANDOM
 
 
 @contextlib.contextmanager
-def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterator[None]:
-    """Starts a Ray of our own, which keeps its files in `folder` and is given `more`. Raises `NotStarted` where it does
-    not start: a server died, took too long, or had no memory."""
+def started(folder: Path, *, cores: int, with_gpus: bool, python: Path | None = None, **more: Any) -> Iterator[None]:
+    """Starts a Ray of our own, which keeps its files in `folder`, is given `more`, and starts its processes with
+    `python`. Raises `NotStarted` where it does not start: a server died, took too long, or had no memory."""
     import ray
 
     gpus: dict[str, Any] = {} if with_gpus else {"num_gpus": 0}
@@ -88,7 +88,7 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
     importing.start()
     with _alone(folder):
         try:
-            with _told(), contextlib.chdir(empty), _on_loopback(), sigterm_as_before():
+            with _told(), contextlib.chdir(empty), _on_loopback(), _starting_with(python), sigterm_as_before():
                 ray.init(
                     address="local",
                     num_cpus=cores,
@@ -105,6 +105,18 @@ def started(folder: Path, *, cores: int, with_gpus: bool, **more: Any) -> Iterat
         finally:
             _end_autoscaler()
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _starting_with(python: Path | None) -> Iterator[None]:
+    """Inside, Ray takes `python` for the program with which its processes start. It looks nowhere else for that."""
+    importlib.import_module("multiprocessing.spawn")  # which notes for ever what it finds there
+    before = sys.executable
+    sys.executable = before if python is None else str(python)
+    try:
+        yield
+    finally:
+        sys.executable = before
 
 
 def _end_autoscaler() -> None:
@@ -186,7 +198,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def with_the_users_token() -> Iterator[None]:
     """Inside, a cluster that is joined is shown the user's own token, where there is one: that of RAY_AUTH_TOKEN,
     RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. RAY_AUTH_MODE holds where it is set."""
-    _read_again()
+    read_again()
     unset = "RAY_AUTH_MODE" not in os.environ
     has_one = unset and _raylet().AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
     with _environment({"RAY_AUTH_MODE": "token"} if has_one else {}):
@@ -218,12 +230,12 @@ def _set(changes: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    _read_again()
+    read_again()
 
 
-def _read_again() -> None:
-    """Ray keeps what it once read of these variables and of the token's file. (The variables first: a token that must
-    be there and is not would end the process.)"""
+def read_again() -> None:
+    """Makes Ray read its settings in the environment anew. It keeps what it once read of these variables and of the
+    token's file. (The variables first: a token that must be there and is not would end the process.)"""
     _raylet().Config.initialize("")
     _raylet().AuthenticationTokenLoader.instance().reset_cache()
 

@@ -20,6 +20,7 @@ from search_spaces import run_folder
 from tests import forked
 from tests.end_to_end.cli import SMALL, background, fedtune, search, searching, started, wait_for_rounds
 from tests.end_to_end.test_loopback import command_line, family
+from tests.faults import processes
 from tests.faults.processes import named
 from tests.fedtune.conftest import frozen
 
@@ -100,7 +101,8 @@ def test_a_killed_worker_is_told_with_its_round(toy: Path, tmp_path: Path) -> No
     wait_for_rounds(folder, 3, process)
     rows = folder / "trials" / "0000" / "rounds.jsonl"
     workers = named(process.pid, "worker")
-    assert workers
+    (server,) = named(process.pid, "fork server")
+    assert workers and set(workers) <= set(processes.below(server))
     for pid in workers:
         os.kill(pid, signal.SIGSTOP)  # so that its rounds can be counted
     reached = len(rows.read_text().splitlines())

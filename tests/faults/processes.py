@@ -47,20 +47,19 @@ def command(pid: int) -> str:
 
 
 def named(root: int, kind: str) -> list[int]:
-    """Descendants that are Ray's `raylet`, its `gcs_server`, an `actor` of Ray that runs a trial, the `fork server`, or
-    a `worker`, its fork that simulates."""
+    """Descendants that are Ray's `raylet`, its `gcs_server`, a `worker` that runs a trial, or the `fork server`, from
+    which workers fork."""
     wanted: dict[str, Callable[[int], bool]] = {
         "raylet": lambda pid: command(pid).split(" ")[0].endswith("/raylet"),
         "GCS": lambda pid: command(pid).split(" ")[0].endswith("/gcs_server"),
-        "actor": lambda pid: re.match(r"ray::(?!IDLE|\w+Agent)", command(pid)) is not None,
+        "worker": lambda pid: re.match(r"ray::(?!IDLE|\w+Agent)", command(pid)) is not None,
         "fork server": lambda pid: _forks(pid) and not _forks(_parent(pid)),
-        "worker": lambda pid: _forks(pid) and _forks(_parent(pid)),
     }
     return sorted(filter(wanted[kind], below(root)))
 
 
 def _forks(pid: int) -> bool:
-    return "trainables.fork_server" in command(pid)
+    return "fedtune.machine.fork_server" in command(pid)
 
 
 def _parent(pid: int) -> int:

@@ -21,6 +21,8 @@ from search_spaces.versions import installed
 
 #: The libraries that compute inside a trial: another version of one of them may give other numbers.
 COMPUTE = ("fedtune", "numpy", "torch")
+#: The variable that a process has which is the fork of a loaded one (`fedtune.machine.fork_server`).
+FORK = "FEDTUNE_FORK"
 #: Seconds after which a shared disk shows one machine what another has written, and so many where nothing is lost if it
 #: takes longer.
 SHARED, SHARED_SOON = 5.0, 1.0
@@ -68,8 +70,8 @@ class Environment:
     datasets: Mapping[str, str] = field(default_factory=dict)
     #: The name of the actor that writes for machines which do not see the run directory (`trainables.worker.home`).
     home: str | None = None
-    #: The socket of the process from which trials fork (`trainables.fork_server`); None where there is none.
-    forks: str | None = None
+    #: Whether Ray's processes are forks of a loaded one (`fedtune.machine.fork_server`).
+    forks: bool = False
 
     @property
     def sees_folder(self) -> bool:

@@ -72,8 +72,8 @@ def driver_in_rounds(scene: Scene) -> str:
 
 @case(
     "worker killed",
-    "A process that simulates is killed, or that of Ray which asked for it, or the one from which it forked, twice in "
-    "a session, and the session goes on.",
+    "A process that runs a trial is killed, or the one from which it forked, twice in a session, and the session goes "
+    "on.",
     EQUAL,
     moments=WORKER,
     kills=True,
@@ -84,7 +84,7 @@ def worker(scene: Scene) -> str:
         session = scene.search()
         for _ in range(DEATHS):
             try:
-                at_a_round_of(scene, session, scene.rng.choice(("worker", "actor", "fork server")))
+                at_a_round_of(scene, session, scene.rng.choice(("worker", "fork server")))
                 done += 1
             except NoMoment:
                 break

@@ -45,7 +45,7 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[bool]:
     return found
 
 
-def dies(session: TuneSession, scratch: Path, forks: str | None) -> None:
+def dies(session: TuneSession, scratch: Path, forks: bool) -> None:
     session.end.lost.note("GCS")
     session.end.lost.check()
 
@@ -70,7 +70,7 @@ def test_a_search_over_methods_is_resumed(
             note("GCS")
         return nullcontext()
 
-    def fit(session: TuneSession, scratch: Path, forks: str | None) -> None:
+    def fit(session: TuneSession, scratch: Path, forks: bool) -> None:
         assert when == "in a session", "a session began without Ray"
         dies(session, scratch, forks)
 

@@ -1,0 +1,180 @@
+"""The process of a machine from which Ray's processes fork: it has imported what a trial needs, and computes nothing.
+
+To import PyTorch, Ray Tune and the engine takes four to five seconds of a processor and 400 MiB in each process. A
+process that forks from a loaded one lives after a few hundredths of a second and shares what was loaded. So a search on
+one machine starts a fork server while Ray starts. Ray starts its processes with a program of ours in place of Python's:
+it asks the fork server for a fork, which goes on as the process of Ray that was to be (`fork_request.py`).
+
+A fork ends with the fork server, and the fork server with the process that started it; Ray ends forks as it does any
+process. Where the fork server has ended, Ray's processes are those that it would have started. Where trials compute on
+a GPU there is no fork server, as CUDA does not live through a fork; on other systems than Linux and on a cluster there
+is none either.
+
+Who may write to the socket says what a fork runs. So the socket lies in a folder that only this user may enter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from fedtune.machine import fork_request
+from fedtune.machine.private_ray import read_again
+from trainables.worker.environment import FORK
+
+#: The socket, the program that Ray starts, and the log, in the private folder.
+SOCKET, PYTHON, LOG = "forks", "python", "forks.log"
+#: What forks share.
+_IMPORTS = ("trainables.tune", "trainables.simulated_trial", "trainables.registry")
+#: Ray's name for the first job of a Ray, so that of a search on a Ray of its own. Ray's compiled part reads the name of
+#: its job when it is loaded, which is before a fork.
+_JOB = "01000000"
+#: What Ray starts as Python. Of Ray's programs the two forks are those that run trials.
+_PROGRAM = """#!/bin/sh
+case "$RAY_JOB_ID $1" in
+"{job} "*/setup_worker.py | "{job} "*/default_worker.py) exec {python} -I -S {request} {socket} "$@" ;;
+esac
+exec {python} "$@"
+"""
+#: Seconds that the fork server may take to end.
+_ENDING = 5.0
+#: Of `prctl`: the signal that a process is sent when the one ends that forked it.
+_PARENT_DEATH = 1
+#: How gladly the system ends a fork where memory is short, as Ray has it for its own processes.
+_BADNESS = 1000
+
+
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[Path | None]:
+    """A fork server, until the block ends. folder: where its socket is to lie, which is for this user alone.
+
+    Gives the program with which Ray is to start its processes in place of Python's, or None where no program may lie
+    in `folder`, and there is no fork server."""
+    program = _program(folder)
+    if not os.access(program, os.X_OK):  # where the disk is mounted so that nothing on it may run
+        yield None
+        return
+    with contextlib.ExitStack() as ours:
+        log = ours.enter_context(open(folder / LOG, "wb"))
+        # The socket takes connections from here on; they wait until the server has imported everything.
+        listening = ours.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(folder / SOCKET))
+        listening.listen(1024)
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({listening.fileno()})"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            pass_fds=(listening.fileno(),),
+            start_new_session=True,  # Ctrl-C is for the driver
+            env={
+                **os.environ,
+                # One thread for as long as it only imports: a process that has several must not fork.
+                **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+                # A process of Ray ends with the one that has this number, which this process ends itself.
+                "RAY_JOB_ID": _JOB,
+                "RAY_RAYLET_PID": str(os.getpid()),
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
+        )
+    try:
+        yield program
+    finally:
+        assert server.stdin is not None
+        server.stdin.close()
+        try:
+            server.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _program(folder: Path) -> Path:
+    """The program that Ray starts as Python."""
+    path = folder / PYTHON
+    names = {"python": sys.executable, "request": fork_request.__file__, "socket": str(folder / SOCKET)}
+    path.write_text(_PROGRAM.format(job=_JOB, **{name: shlex.quote(value) for name, value in names.items()}))
+    path.chmod(0o700)
+    return path
+
+
+def is_in(folder: Path) -> bool:
+    """Whether a fork server was started beside this folder's Ray."""
+    return (folder / SOCKET).exists()
+
+
+# -- the fork server -------------------------------------------------------------------------------------------------
+
+
+def serve(descriptor: int) -> NoReturn:
+    """Imports, and forks for every connection to the listening socket, until stdin ends."""
+    for name in _IMPORTS:
+        importlib.import_module(name)
+    methods = importlib.import_module("trainables.methods")
+    for found in pkgutil.iter_modules(methods.__path__, f"{methods.__name__}."):
+        importlib.import_module(found.name)
+    gc.collect()
+    gc.freeze()  # a fork that looks through what is loaded would copy it
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork
+    server = os.getpid()
+    with socket.socket(fileno=descriptor) as listening:
+        while select.select([listening, sys.stdin], [], [])[0] == [listening]:
+            connection, _ = listening.accept()
+            if not os.fork():
+                listening.close()
+                _run(connection, server)
+            connection.close()
+    os._exit(0)  # it holds nothing, and to take apart what was imported would keep the driver waiting
+
+
+def _run(connection: socket.socket, server: int) -> NoReturn:
+    """In a fork of `server`: runs the program that is asked for, as a process that has just started would."""
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
+            Path("/proc/self/oom_score_adj").write_text(str(_BADNESS))
+        if os.getppid() != server:  # it ended before
+            os._exit(code)
+        begun, descriptors, *_ = socket.recv_fds(connection, 1, 2)
+        with connection, connection.makefile("rb") as rest:
+            command, environment, directory = json.loads(begun + rest.readline())
+            for own, given in enumerate((os.open(os.devnull, os.O_RDONLY), *descriptors)):
+                os.dup2(given, own)
+                os.close(given)
+            os.environ.clear()
+            os.environ.update(environment)
+            os.environ[FORK] = "1"
+            os.chdir(directory)
+            read_again()
+            connection.sendall(fork_request.TAKEN)
+        sys.argv[:] = command
+        runpy.run_path(command[0], run_name="__main__")
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
