@@ -120,7 +120,7 @@ class EndedTrials(Callback):
     end."""
 
     def __init__(self) -> None:
-        #: One description of where Tune writes, for all of them.
+        #: One description of where Tune writes, for all of them: that of the first, whose folder stays.
         self._storage: Any = None
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -135,15 +135,17 @@ class EndedTrials(Callback):
             raise LeaveTune
 
     def _let_go(self, trial: Any) -> None:
-        shutil.rmtree(trial.local_path, ignore_errors=True)
+        if self._storage is None:
+            self._storage = trial.storage
+        elif trial.storage is not self._storage:
+            shutil.rmtree(trial.local_path, ignore_errors=True)
+        # (A process may die of which Tune awaits no more than its end. What it says goes to the folder that is left.)
+        trial.set_storage(self._storage)
         for held in (trial.config, trial.evaluated_params, trial.metric_analysis, trial.metric_n_steps):
             held.clear()
         # (Where there is no result, Tune asks the trial's process for one.)
         trial.run_metadata.last_result = {"done": True}
         trial.set_experiment_tag("")
-        if self._storage is None:
-            self._storage = trial.storage
-        trial.set_storage(self._storage)
 
 
 def folder_name(trial: Any) -> str:

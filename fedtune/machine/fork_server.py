@@ -154,6 +154,7 @@ def _run(connection: socket.socket, server: int) -> NoReturn:
             Path("/proc/self/oom_score_adj").write_text(str(_BADNESS))
         if os.getppid() != server:  # it ended before
             os._exit(code)
+        os.setpgrp()  # Ray ends the group of a process that has ended
         begun, descriptors, *_ = socket.recv_fds(connection, 1, 2)
         with connection, connection.makefile("rb") as rest:
             command, environment, directory = json.loads(begun + rest.readline())

@@ -39,7 +39,8 @@ print(result["ending"].stop_reason, result["ending"].round)
 #: Says what it finds.
 SAYS = """
 import json, os, sys
-print(json.dumps([sys.argv, dict(os.environ), os.getcwd(), os.readlink("/proc/self/fd/0"), os.getppid(), __name__]))
+print(json.dumps([sys.argv, dict(os.environ), os.getcwd(), os.readlink("/proc/self/fd/0"), os.getppid(), __name__,
+                  os.getpgrp() == os.getpid()]))
 print("aside", file=sys.stderr)
 sys.exit(7)
 """
@@ -138,11 +139,11 @@ def test_a_fork_gives_the_bits_that_a_process_of_its_own_gives(
 def test_a_fork_finds_what_the_process_would_find_that_ray_starts(tmp_path: Path, forks: tuple[Path, int]) -> None:
     process = start(forks[0], setup(tmp_path, SAYS), cwd=tmp_path)
     out, err = process.communicate(timeout=60)
-    arguments, environment, directory, stdin, parent, name = json.loads(out)
+    arguments, environment, directory, stdin, parent, name, has_own_group = json.loads(out)
     assert arguments == [str(tmp_path / "default_worker.py"), "--one=1"] and name == "__main__"
     assert environment["OWN"] == "like-so" and environment["LIKE"] == "like"
     assert "OMP_NUM_THREADS" not in environment or environment["OMP_NUM_THREADS"] == os.environ["OMP_NUM_THREADS"]
-    assert (directory, stdin, parent) == (str(tmp_path), "/dev/null", forks[1])
+    assert (directory, stdin, parent) == (str(tmp_path), "/dev/null", forks[1]) and has_own_group
     assert err == "aside\n" and process.returncode == 0  # Ray does not ask how its first process ended
 
 
