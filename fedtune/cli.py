@@ -1,6 +1,7 @@
 """The command line. A sub-command is a file in `fedtune/commands` with a function `command`, a text `EXAMPLES` and the
 name of its page in `docs`, `GUIDE`, both of which its `--help` ends with; no list is edited to add one. The function's
-parameters are options (`fedtune.option`), or a request, whose fields are (`fedtune.options`).
+parameters are options (`fedtune.option`), or a request, whose fields are (`fedtune.options`). `RUNS_TRIALS = True` says
+that processes for trials may be made ready while it is planned what they are to do.
 
 A command's file is imported when its name is given, so no other command's imports are paid for, and `fedtune --help`
 imports only the commands' signatures.
@@ -151,7 +152,8 @@ class Lazy(TyperGroup):
             raise UserError(unknown("command", cmd_name, known))
         module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(_typed(module.command))
+        command = _typed(module.command, getattr(module, "RUNS_TRIALS", False))
+        single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(command)
         made = typer.main.get_command(single)
         assert isinstance(made, Explained)
         made.guide = module.GUIDE
@@ -174,7 +176,7 @@ def _said_by_set(function: Callable[..., None]) -> list[Declared]:
     return [one for one in found if one.option.by_set]
 
 
-def _typed(function: Callable[..., None]) -> Callable[..., None]:
+def _typed(function: Callable[..., None], runs_trials: bool = False) -> Callable[..., None]:
     """`function` with the parameters that typer understands; of a request it gets one made of what was typed."""
     hint = get_type_hints(function).get("request")
     request = next((kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)), None)
@@ -191,7 +193,13 @@ def _typed(function: Callable[..., None]) -> Callable[..., None]:
         if any(isinstance(one.option, Argument) and asked[name] is None for name, one in fields.items()):
             return function(None, **typed)
         missing = [name for name, one in fields.items() if one.several and asked[name] is None]
-        return function(request(**{name: value for name, value in asked.items() if name not in missing}), **typed)
+        made = request(**{name: value for name, value in asked.items() if name not in missing})
+        if not runs_trials or typed.get("dry_run") or getattr(made, "address", None) is not None:
+            return function(made, **typed)
+        from fedtune.machine import fork_server
+
+        with fork_server.ahead():
+            return function(made, **typed)
 
     shown = [_parameter(one) for one in {**fields, **declared(function)}.values()]
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedtune.machine import fork_server, mps, resources
-from fedtune.machine.private_ray import QUIET, private_folder, sigterm_as_before, started, with_the_users_token
+from fedtune.machine.private_ray import QUIET, sigterm_as_before, started, with_the_users_token
 from fedtune.machine.resources import Machine
 from fedtune.record.run_directory import absolute
 from search_spaces import files
@@ -93,18 +93,16 @@ def joined(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     import ray
 
-    with private_folder() as folder:
+    with fork_server.beside(forks=address is None and gpus <= 0 and not ray.is_initialized()) as (folder, python):
         if ray.is_initialized():
             _check_gpus(ray, gpus)  # what a Ray of our own has was checked when the search was planned
             yield folder
         elif address is None:
             cores = max(resources.cores(), round(trials * cpus))
-            with contextlib.ExitStack() as beside:
-                python = None
-                if gpus <= 0 and sys.platform == "linux":  # elsewhere libraries do not live through a fork
-                    python = beside.enter_context(fork_server.started(folder))
-                told = beside.enter_context(mps.beside(folder, gpus))
-                beside.enter_context(started(folder, cores=cores, with_gpus=gpus > 0, python=python))
+            with (
+                mps.beside(folder, gpus) as told,
+                started(folder, cores=cores, with_gpus=gpus > 0, python=python),
+            ):
                 if told is not None:
                     tell(told)
                 yield folder

@@ -1,9 +1,10 @@
 """The process of a machine from which Ray's processes fork: it has imported what a trial needs, and computes nothing.
 
-To import PyTorch, Ray Tune and the engine takes four to five seconds of a processor and 400 MiB in each process. A
+To import PyTorch, Ray Tune and the engine takes two to three seconds of a processor and 400 MiB in each process. A
 process that forks from a loaded one lives after a few hundredths of a second and shares what was loaded. So a search on
-one machine starts a fork server while Ray starts. Ray starts its processes with a program of ours in place of Python's:
-it asks the fork server for a fork, which goes on as the process of Ray that was to be (`fork_request.py`).
+one machine has a fork server; a command starts it before anything else (`ahead`). Ray starts its processes with a
+program of ours in place of Python's: it asks the fork server for a fork, which goes on as the process of Ray that was
+to be (`fork_request.py`).
 
 A fork ends with the fork server, and the fork server with the process that started it; Ray ends forks as it does any
 process. Where the fork server has ended, Ray's processes are those that it would have started. Where trials compute on
@@ -35,7 +36,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedtune.machine import fork_request
-from fedtune.machine.private_ray import read_again
+from fedtune.machine.private_ray import private_folder, read_again
+from search_spaces.errors import UserError
 from trainables.worker.environment import FORK
 
 #: The socket, the program that Ray starts, and the log, in the private folder.
@@ -45,19 +47,56 @@ _IMPORTS = ("trainables.tune", "trainables.simulated_trial", "trainables.registr
 #: Ray's name for the first job of a Ray, so that of a search on a Ray of its own. Ray's compiled part reads the name of
 #: its job when it is loaded, which is before a fork.
 _JOB = "01000000"
-#: What Ray starts as Python. Of Ray's programs the two forks are those that run trials.
+#: What Ray starts as Python. Processes that run trials are forks. Three of Ray's others do nothing for a search, and
+#: Ray waits for the first of them: what shows its dashboard, brings the driver what is printed, and adds machines.
 _PROGRAM = """#!/bin/sh
 case "$RAY_JOB_ID $1" in
 "{job} "*/setup_worker.py | "{job} "*/default_worker.py) exec {python} -I -S {request} {socket} "$@" ;;
 esac
+case "$1 $2" in
+*/dashboard/dashboard.py* | */log_monitor.py* | */autoscaler/_private/monitor.py*) exit ;;
+esac
 exec {python} "$@"
 """
-#: Seconds that the fork server may take to end.
-_ENDING = 5.0
 #: Of `prctl`: the signal that a process is sent when the one ends that forked it.
 _PARENT_DEATH = 1
 #: How gladly the system ends a fork where memory is short, as Ray has it for its own processes.
 _BADNESS = 1000
+
+
+#: The folder of the fork server that was started ahead, as long as nobody has taken it, and its program.
+_ahead: tuple[Path, Path | None] | None = None
+
+
+@contextlib.contextmanager
+def ahead() -> Iterator[None]:
+    """Inside, the first Ray that asks for it (`beside`) finds a fork server that was started now."""
+    global _ahead
+    with contextlib.ExitStack() as ours:
+        # (Where there are GPUs trials compute on them. That there is no place for a folder is told when it is needed.)
+        if sys.platform == "linux" and not Path("/proc/driver/nvidia").exists():
+            with contextlib.suppress(UserError):
+                folder = ours.enter_context(private_folder())
+                _ahead = folder, ours.enter_context(started(folder))
+        try:
+            yield
+        finally:
+            _ahead = None
+
+
+@contextlib.contextmanager
+def beside(forks: bool) -> Iterator[tuple[Path, Path | None]]:
+    """A private folder for a Ray, and the program with which that is to start its processes in place of Python's: with
+    `forks`, where there can be a fork server. Raises `UserError` where there is no place for the folder."""
+    global _ahead
+    found, _ahead = _ahead, None
+    if found is not None and forks:
+        yield found
+        return
+    with contextlib.ExitStack() as ours:
+        folder = ours.enter_context(private_folder())
+        # On other systems libraries do not live through a fork.
+        yield folder, ours.enter_context(started(folder)) if forks and sys.platform == "linux" else None
 
 
 @contextlib.contextmanager
@@ -97,20 +136,18 @@ def started(folder: Path) -> Iterator[Path | None]:
     try:
         yield program
     finally:
+        server.kill()  # it holds nothing, and its forks end with it
+        server.wait()
         assert server.stdin is not None
         server.stdin.close()
-        try:
-            server.wait(_ENDING)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
 
 
 def _program(folder: Path) -> Path:
     """The program that Ray starts as Python."""
     path = folder / PYTHON
     names = {"python": sys.executable, "request": fork_request.__file__, "socket": str(folder / SOCKET)}
-    path.write_text(_PROGRAM.format(job=_JOB, **{name: shlex.quote(value) for name, value in names.items()}))
+    text = _PROGRAM.format(job=_JOB, **{name: shlex.quote(value) for name, value in names.items()})
+    path.write_bytes(os.fsencode(text))
     path.chmod(0o700)
     return path
 

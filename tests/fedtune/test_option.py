@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 
 import fedtune
 from fedtune import cli, option
+from fedtune.machine import fork_server
 from fedtune.option import Argument, Asked, Option, call, declared, fields_of
 
 
@@ -145,6 +149,37 @@ def test_a_command_gets_the_same_request(typed: str, asked: Bread) -> None:
     done = CliRunner().invoke(app, [*typed.split(), "--twice"])
     assert done.exit_code == 0, done.output
     assert got == [(asked, True)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "readied"),
+    [
+        ("search fedavg", True),
+        ("search fedavg --dry-run", False),
+        ("search fedavg --address 10.0.0.1:6379", False),
+        ("run fedavg", True),
+        ("reproduce", False),
+        ("report runs/one", False),
+    ],
+)
+def test_processes_are_made_ready_for_what_runs_trials_on_this_machine(
+    typed: str, readied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    @contextlib.contextmanager
+    def ahead() -> Iterator[None]:
+        begun.append("ahead")
+        yield
+        begun.append("over")
+
+    monkeypatch.setattr(fork_server, "ahead", ahead)
+    name = typed.partition(" ")[0]
+    module = importlib.import_module(f"fedtune.commands.{name}")
+    carried_out = functools.wraps(module.command)(lambda *args, **typed: begun.append("carried out"))
+    monkeypatch.setattr(module, "command", carried_out)
+    assert CliRunner().invoke(cli.app, typed.split()).exit_code == 0
+    assert begun == (["ahead", "carried out", "over"] if readied else ["carried out"])
 
 
 COMMANDS = typer.main.get_command(cli.app)

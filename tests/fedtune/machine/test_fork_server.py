@@ -19,6 +19,7 @@ import pytest
 
 from fedtune.decisions.early_stopping import Never
 from fedtune.machine import fork_request, fork_server, private_ray
+from search_spaces.errors import UserError
 from tests.fedtune.fake import Fake
 from trainables.tune import Trial
 from trainables.worker.environment import Environment
@@ -61,9 +62,17 @@ def forks() -> Iterator[tuple[Path, int]]:
 
 
 def server_in(folder: Path) -> int:
-    asked = subprocess.run(["pgrep", "-f", "from fedtune.machine.fork_server"], capture_output=True, check=True)
-    here = [pid for pid in asked.stdout.decode().split() if os.readlink(f"/proc/{pid}/cwd") == str(folder)]
-    return min(int(pid) for pid in here)
+    """The number of the fork server in `folder`, which has no fork yet."""
+    found: list[int] = []
+
+    def is_there() -> bool:
+        asked = subprocess.run(["pgrep", "-f", "from fedtune.machine.fork_server"], capture_output=True, text=True)
+        with contextlib.suppress(OSError):  # one that has ended meanwhile
+            found[:] = [int(pid) for pid in asked.stdout.split() if os.readlink(f"/proc/{pid}/cwd") == str(folder)]
+        return bool(found)
+
+    assert soon(is_there)
+    return min(found)
 
 
 def setup(folder: Path, text: str, name: str = "default_worker.py") -> list[str]:
@@ -220,6 +229,53 @@ def test_a_server_ends_with_who_started_it_and_its_forks_in_the_middle_of_a_roun
         os.kill(starting, signal.SIGKILL)
         os.waitpid(starting, 0)
         assert soon(lambda: gone(pid) and gone(fork)) and not (tmp_path / "t" / "rounds.jsonl").read_text()
+
+
+def test_a_ray_of_a_command_takes_the_fork_server_that_was_started_ahead() -> None:
+    with fork_server.ahead():
+        assert fork_server._ahead is not None
+        folder = fork_server._ahead[0]
+        with fork_server.beside(forks=False) as (another, program):  # as for trials on a cluster
+            assert another != folder and program is None
+        assert fork_server._ahead is None
+    assert not folder.exists() and not another.exists()
+    with fork_server.ahead():
+        pid = server_in(fork_server._ahead[0])
+        with fork_server.beside(forks=True) as (folder, program):
+            assert program == folder / fork_server.PYTHON and server_in(folder) == pid
+        with fork_server.beside(forks=True) as (second, _):
+            assert second != folder and server_in(second) != pid
+        assert not second.exists() and folder.exists()
+    assert gone(pid) and not folder.exists()
+
+
+def test_nothing_is_started_ahead_where_there_are_gpus_or_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    exists = Path.exists
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "exists", lambda path: str(path) == "/proc/driver/nvidia" or exists(path))
+        with fork_server.ahead():
+            assert fork_server._ahead is None
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with fork_server.ahead():
+        assert fork_server._ahead is None
+        with pytest.raises(UserError, match="TMPDIR"), fork_server.beside(forks=True):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("command", "begins"),
+    [("dashboard/dashboard.py", False), ("-u _private/log_monitor.py", False)]
+    + [("-u autoscaler/_private/monitor.py --one", False), ("-u dashboard/agent.py", True)],
+)
+def test_what_does_nothing_for_a_search_does_not_begin(
+    tmp_path: Path, forks: tuple[Path, int], command: str, begins: bool
+) -> None:
+    arguments = [one if one.startswith("-") else str(tmp_path / one) for one in command.split()]
+    file = next(Path(one) for one in arguments if one.endswith(".py"))
+    file.parent.mkdir(parents=True)
+    file.write_text("print('begun')")
+    process = start(forks[0], arguments)
+    assert process.communicate(timeout=60)[0] == ("begun\n" if begins else "") and process.returncode == 0
 
 
 def test_where_no_program_may_run_in_the_folder_there_is_no_fork_server(
