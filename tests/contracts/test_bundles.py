@@ -13,7 +13,7 @@ import pytest
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
 from tests.contracts.test_executors import NEEDED, STACKED, assert_clients_as_exact, counts, start_alike, wide
-from tests.contracts.test_methods import CPU, same, untimed, values_for
+from tests.contracts.test_methods import CPU, light, same, untimed, values_for
 from trainables import registry
 from trainables.simulation import executors
 from trainables.simulation.replicates import Replicates, step_together
@@ -68,7 +68,7 @@ def test_trials_of_a_bundle_give_what_each_gives_alone(name: str, toy: Path, mon
         return found
 
     monkeypatch.setattr(executors, "_train_group", counted)
-    trials = [valid(name, toy, place, partition="iid", nu=0.0) for place in range(3)]  # clients of one architecture
+    trials = [valid(name, toy, place, partition="iid", nu=0.0, **light(name)) for place in range(3)]  # of one architecture
     stacked = [Simulation(name, values | {"executor": "vmap"}, 3, CPU) for values in trials]
     loops = [Simulation(name, values | {"executor": "loop"}, 3, CPU) for values in trials]
     exact = [wide(name, values) for values in trials]

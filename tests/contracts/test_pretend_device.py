@@ -25,7 +25,7 @@ import trainables
 from tests.contracts.test_batch_norm import NORMALISED
 from tests.contracts.test_bundles import bundle
 from tests.contracts.test_executors import NEEDED, STACKED, assert_clients_as_exact, start_alike, wide
-from tests.contracts.test_methods import CPU, METHODS, own_parameters, same, untimed, values_for
+from tests.contracts.test_methods import CPU, METHODS, light, own_parameters, same, untimed, values_for
 from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretending, record
 from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
@@ -211,20 +211,21 @@ def options() -> Iterator[tuple[str, str, Any]]:
         yield from ((name, "batch_norm", option) for option in models.BATCH_NORMS[1:])
 
 
-def with_option(name: str, key: str, value: Any, data: Path) -> dict[str, Any]:
-    """A small federation with that option, and with what it needs."""
+def with_option(name: str, key: str, value: Any, data: Path, **models_: Any) -> dict[str, Any]:
+    """A small federation with that option, and with what it needs, on these models where the option lets it choose."""
     # Clients of several widths, where the method trains them: with a base that does.
     narrow = value in ("heterofl", "feddropout", "fedrolex") or "base" not in registry.declared(name)
     rho = 5 if registry.method(name).widths == "any" and narrow else 0
     pfl = {"client_test_fraction": 0.25} if value == "dir_pfl" else {}
-    models_ = NORMALISED[name] if key == "batch_norm" else {}
-    return values_for(name, data, **SMALL | {"rho": rho, key: value} | pfl | models_)
+    models_ = NORMALISED[name] if key == "batch_norm" else models_
+    return values_for(name, data, **SMALL | models_ | {"rho": rho, key: value} | pfl)
 
 
 @pytest.mark.covering
 @pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
 def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
-    assert_as_on_a_cpu(name, with_option(name, key, value, toy), tmp_path)
+    """On the quickest models: `test_every_method_and_executor` has each method's own, and `test_every_model` all."""
+    assert_as_on_a_cpu(name, with_option(name, key, value, toy, **light(name)), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["lgfedavg", "fedgen"])  # the others have two architectures by default
