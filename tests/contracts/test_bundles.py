@@ -68,7 +68,8 @@ def test_trials_of_a_bundle_give_what_each_gives_alone(name: str, toy: Path, mon
         return found
 
     monkeypatch.setattr(executors, "_train_group", counted)
-    trials = [valid(name, toy, place, partition="iid", nu=0.0, **light(name)) for place in range(3)]  # of one architecture
+    of_one = {"partition": "iid", "nu": 0.0}  # clients have one architecture
+    trials = [valid(name, toy, place, **of_one, **light(name)) for place in range(3)]
     stacked = [Simulation(name, values | {"executor": "vmap"}, 3, CPU) for values in trials]
     loops = [Simulation(name, values | {"executor": "loop"}, 3, CPU) for values in trials]
     exact = [wide(name, values) for values in trials]
