@@ -91,7 +91,7 @@ def markdown(found: Mapping[str, Any], *, whole: bool = True) -> str:
 def _short(cases: Mapping[str, Any]) -> str:
     """What is asked for most, and where the rest stands."""
     shown = {name: places for name, places in SHOWN.items() if name in cases}
-    rest = [entry for name, entry in cases.items() if name not in shown]
+    rest = [cases[name] for name in (*ORDER, *OTHERS) if name in cases and name not in shown]
     parts = [HEAD.format(follows=_follows(cases)), _machines({name: cases[name] for name in shown})]
     parts.append(_goals(cases, list(shown)))
     for name, places in shown.items():

@@ -10,7 +10,6 @@ ORDER = (
     "search",
     "reports",
     "pages",
-    "variants",
     "scaling",
     "slots",
     "declared",

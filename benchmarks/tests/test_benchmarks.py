@@ -51,9 +51,7 @@ def benchmarks(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.skipif(not any(map(shutil.which, pages.BROWSERS)), reason="no Chromium here")
 def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
-    done = benchmarks(
-        tmp_path, "run", "--quick", "client_round", "methods", "two_cores", "variants", "pages", "clients"
-    )
+    done = benchmarks(tmp_path, "run", "--quick", "client_round", "methods", "two_cores", "pages", "clients")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "quick.json").read_text())["cases"]
     assert all(case["quick"] and case["machine"]["cores"] >= 1 for case in found.values())

@@ -118,7 +118,7 @@ def test_bf16_is_judged_on_a_processor_by_the_same_seeds(monkeypatch: pytest.Mon
         return {seed: 0.5 + 0.1 * seed - worse * (seed % 2 + 1) for seed in seeds}
 
     monkeypatch.setattr(arithmetic, "accuracies", accuracies)
-    case = Case("variants", "title")
+    case = Case("gpu", "title")
     passed = arithmetic.judge(case, [("fedavg", {"rounds": 3})], ("bf16", "tf32"), "cpu", fewest=2, most=4)
     assert passed == {"bf16"}
     assert asked == [(p, [0, 1, 2, 3]) for p in ("fp32", "bf16", "tf32")]
