@@ -14,7 +14,7 @@ import pytest
 
 from search_spaces import run_folder
 from tests import forked
-from tests.end_to_end.cli import anew, background, fedtune, search, searching, wait_for_rounds
+from tests.end_to_end.cli import anew, background, fedtune, searching, wait_for_rounds
 from tests.fedtune.conftest import frozen
 from tests.study_file import journal
 
@@ -69,11 +69,6 @@ def test_the_record_of_a_search(whole: Path) -> None:
         and provenance["partition"]["1000"]
         and provenance["device"] == "cpu"
     )
-
-
-def test_concurrency_changes_nothing(whole: Path, toy: Path, tmp_path: Path) -> None:
-    assert search(toy, tmp_path, "two", *BUDGET).returncode == 0
-    assert frozen(tmp_path / "runs" / "two") == frozen(whole)
 
 
 @pytest.mark.guard("a whole search, killed and gone on with")
