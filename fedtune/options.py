@@ -387,8 +387,8 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     slots: Annotated[
         int | Literal["auto"] | None,
         Option(
-            help="How many trials run at the same time, where there is room for them; auto measures first how many, "
-            "with how many threads each, finish most trials per hour.",
+            help="How many trials run at the same time, where there is room for them; auto measures first, on each "
+            "kind of GPU, how many finish most trials per hour, and with how many threads.",
             group="where",
             default="one per core, or per share of a GPU",
         ),

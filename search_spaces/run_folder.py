@@ -54,7 +54,7 @@ that is one: `model`, `file`, `hash`;
 `cores`, `gpus`, `gpu` (their kind) and `slots` (for how many trials at once).
 That of a search begun with --slots auto also holds `packing`: what was measured of one configuration (`table`:
 trials at once, threads of each, seconds per round, trials per hour, peak MiB of one trial's process and of its GPU) and
-what was chosen.
+what was chosen; on a cluster all of it of each kind of machine, in `kinds`, with the `host` where it was measured.
 
 User attributes of a study's trial: `stop_reason` (one of `STOP_REASONS`), `rounds` (rounds run), `seconds` (in rounds,
 over all sessions), `share` ([cores, GPUs] that it went on with after having run out of memory, and the kind of GPU

@@ -150,6 +150,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         tables.print_json(
             {
                 **rows,
+                "gpus_by_kind": dict(e.gpus_by_kind),
                 "round_seconds_error": found.error or None,
                 "search": {key: d.describe() for key, d in found.plan.space.search.items()},
                 "vary": {key: list(d.values()) for key, d in found.plan.space.vary.items()},
@@ -171,7 +172,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
 def _pace(found: Estimate) -> None:
     """How many trials run at the same time, what a round takes, and how long that is for all."""
     e = found.plan.experiment
-    share = f" and {e.gpus_per_trial:g} GPU" if e.gpus_per_trial else ""
+    share = f" and {e.gpus_in_words}" if e.gpus_per_trial else ""
     tables.say(
         f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
     )

@@ -202,7 +202,9 @@ def pack(
     if here is None:
         room, gpus = trials, gpus or 0.0
         if slots is None and order == FIXED:
-            problems.append("In the fixed order what a trial sees depends on the number of slots. Give --slots.")
+            problems.append(
+                "In the fixed order what a trial sees depends on the number of slots. Give it with --slots."
+            )
     else:
         gpus = gpus if gpus is not None else part(TRIALS_PER_GPU * int(bundle)) if here.gpus else 0.0
         _check_fit(here, cpus, gpus, problems)

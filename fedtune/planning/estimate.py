@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from fedtune.machine import resources
 from fedtune.planning.timed_federations import as_a_trial, intervals, share_of_rounds, typical
 from fedtune.record.experiment import Experiment
 from search_spaces.parameter import Value
@@ -75,10 +76,11 @@ class RoundCost:
 
 
 def estimate(planned: Plan) -> Estimate:
-    """What a round of one configuration in the middle of the space costs, for one seed; see `timed_cost`. Work that is
-    not done in every round counts in proportion."""
+    """What a round of one configuration in the middle of the space costs here, for one seed; see `timed_cost`. Work
+    that is not done in every round counts in proportion."""
     e = planned.experiment
-    device = "cuda" if e.gpus_per_trial else "cpu"
+    # The GPUs may be those of other machines of a cluster.
+    device = "cuda" if e.gpus_per_trial and (e.address is None or resources.machine().gpus) else "cpu"
     cost = timed_cost(e.method, planned.middle, e.seeds[0], device=device, threads=e.threads, data_dir=e.data_dir)
     whole = e.seed_rounds // (e.rounds * e.each)
     at_most = START_UP + turns(e, whole) * e.rounds * e.each * cost.seconds

@@ -6,7 +6,8 @@ GPU and the number of trials limit how many are tried. In the fixed order of tri
 the lag decides what is proposed, and that must not depend on a measurement.
 
 The result is part of the recorded request, because the number of threads changes the last bits of sums, and a resumed
-search has to keep it. The measurements are recorded in the run's provenance.
+search has to keep it. The measurements are recorded in the run's provenance. On a cluster the same is measured on one
+machine of each kind (`pack_cluster.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fedtune.console import progress
 from fedtune.console.busy import busy
@@ -57,6 +58,16 @@ class Bounds:
     threads: int | None = None
 
 
+class Timed(Protocol):
+    """Federations that run side by side, as `Federations` are, here or on another machine."""
+
+    footprint: Footprint
+    surcharge: float
+
+    def time(self, count: int, threads: int) -> float:
+        """Their rounds per second, all together. Raises `OutOfMemory`."""
+
+
 class Packed(NamedTuple):
     """An experiment with the packing that measured best, what is recorded of it, and what is told."""
 
@@ -82,20 +93,26 @@ def packed(e: Experiment, middle: Mapping[str, Value], asked: SearchRequest) -> 
             data_dir=e.data_dir,
         ) as federations,
     ):
-
-        def ask(trials: int, threads: int) -> Sample:
-            say(
-                f"measuring {trials} trial{'s' * (trials > 1)} at once with {threads} thread{'s' * (threads > 1)} each",
-                at_once=True,
-            )
-            per_second = federations.time(trials, threads) / federations.surcharge
-            return Sample(trials, threads, trials / per_second, 3600 * per_second / e.rounds)
-
-        table, full = explore(ask, bounds, lambda: _fit(federations.footprint))
+        table, full = explore(asking(federations, e.rounds, say), bounds, lambda: fit(federations.footprint))
         footprint = federations.footprint
     best = pick(table)
     found = resources.Machine(here.cores, gpus if on_gpu else 0)
     return _settled(e, asked, best, table, footprint, full, found, load)
+
+
+def asking(federations: Timed, rounds: int, say: Callable[..., None], where: str = "") -> Callable[[int, int], Sample]:
+    """What `explore` asks: times so many of them with so many threads each. rounds: of a trial."""
+
+    def ask(trials: int, threads: int) -> Sample:
+        say(
+            f"measuring {trials} trial{'s' * (trials > 1)} at once with {threads} thread{'s' * (threads > 1)} each"
+            + where,
+            at_once=True,
+        )
+        per_second = federations.time(trials, threads) / federations.surcharge
+        return Sample(trials, threads, trials / per_second, 3600 * per_second / rounds)
+
+    return ask
 
 
 def most_at_once(e: Experiment) -> int:
@@ -152,7 +169,7 @@ def pick(table: list[Sample]) -> Sample:
     return min((s for s in table if s.trials_per_hour * GAIN >= best), key=lambda s: (s.trials, s.threads))
 
 
-def _fit(footprint: Footprint) -> int:
+def fit(footprint: Footprint) -> int:
     """How many processes of that size fit into the memory of the machine and of the GPU."""
     from trainables.worker.process import CONTEXT
 
@@ -209,43 +226,44 @@ def _settled(
     )
     lines = [
         f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":",
-        *_table(table, best, footprint),
-        f"Slots: {at_once} × ({each}). {_why(best, table, full)}",
-        *_warnings(experiment, here, load),
+        *in_lines(table, best, footprint),
+        f"Slots: {at_once} × ({each}). {reason(best, table, full)}",
+        *busy_before(load, here.cores),
+        *([crowded] if (crowded := resources.crowding(at_once, threads, cores)) else []),
     ]
     chosen = {
         "concurrency": at_once,
         "threads": threads,
         "cpus_per_trial": cpus,
         "gpus_per_trial": share,
-        "why": _why(best, table, full),
+        "why": reason(best, table, full),
     }
-    return Packed(experiment, chosen | _measured(table, footprint) | {"load_before": round(load, 2)}, lines)
+    return Packed(experiment, chosen | recorded(table, footprint, load), lines)
 
 
-def _measured(table: list[Sample], footprint: Footprint) -> dict[str, Any]:
+def recorded(table: list[Sample], footprint: Footprint, load: float) -> dict[str, Any]:
     """The measurements as they are recorded; memory in MiB."""
     return {
         "table": [{key: round(value, 4) for key, value in asdict(sample).items()} for sample in table],
         "peak_mib": round(footprint.resident / MIB),
         "private_mib": round(footprint.private / MIB),
         "gpu_mib": round(footprint.gpu / MIB),
+        "load_before": round(load, 2),
     }
 
 
-def _warnings(e: Experiment, here: resources.Machine, load: float) -> list[str]:
-    """Warnings about a packing."""
-    found = []
-    if load > here.cores / 4:
-        found.append(
-            f"Other programs were running (load {load:.1f} on {here.cores} cores when this began), so these figures "
-            "may be wrong. Override them with --slots and --per-trial."
-        )
-    crowded = resources.crowding(e.concurrency, e.threads, here.cores)
-    return [*found, *([crowded] if crowded else [])]
+def busy_before(load: float, cores: int) -> list[str]:
+    """A warning where other programs were running."""
+    if load <= cores / 4:
+        return []
+    return [
+        f"Other programs were running (load {load:.1f} on {cores} cores when this began), so these figures "
+        "may be wrong. Override them with --slots and --per-trial."
+    ]
 
 
-def _table(table: list[Sample], best: Sample, footprint: Footprint) -> list[str]:
+def in_lines(table: list[Sample], best: Sample, footprint: Footprint) -> list[str]:
+    """The measurements as a table, with an arrow at the `best`."""
     lines = ["  at once  threads  s/round  trials/hour  MiB in all"]
     for s in table:
         memory = (s.trials * footprint.private + footprint.resident - footprint.private) / MIB
@@ -258,7 +276,7 @@ def _table(table: list[Sample], best: Sample, footprint: Footprint) -> list[str]
     return lines
 
 
-def _why(best: Sample, table: list[Sample], full: str) -> str:
+def reason(best: Sample, table: list[Sample], full: str) -> str:
     """The reason in words: `2 at once with 1 thread each finish 60 trials per hour, 1.98 times those of one with 1
     thread and 1.29 times those of one with 2 threads; …`"""
     others = [s for s in table if s != best and s.trials == 1]

@@ -23,11 +23,10 @@ from fedtune.decisions.race import MOST
 from fedtune.execution import trackers
 from fedtune.machine import resources
 from fedtune.options import AUTO, MAX_SEEDS, AutoRequest, RunRequest, SearchRequest, own_samplers
-from fedtune.planning import checks, configuration, warm_start
+from fedtune.planning import checks, configuration, pack_auto, pack_cluster, warm_start
 from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.earlier_searches import note, said_before
 from fedtune.planning.objects import spelled
-from fedtune.planning.pack_auto import packed
 from fedtune.planning.preflight import Checked, preflight, under_conditions
 from fedtune.planning.selection import Selection, selectable, selected_by
 from fedtune.planning.settings import FEW_VALIDATED, MORE_VALIDATED, Settings, overrides, settled
@@ -169,6 +168,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         *note(said),
     )
     if request.slots == AUTO:
+        packed = pack_auto.packed if request.address is None else pack_cluster.packed
         made, facts["packing"], lines = packed(made, checked.values, request)
         notes = (*notes, *lines)
     return Plan(subject.folder, made, space, facts, notes, checked.values, start.taken)
@@ -224,11 +224,6 @@ def _given(request: SearchRequest | RunRequest) -> dict[str, Any]:
 
 def _options(request: SearchRequest, problems: list[str]) -> float | None:
     """Checks what else can be checked of single options, and returns the wall-clock budget in seconds."""
-    if request.slots == AUTO and request.address is not None:
-        problems.append(
-            "--slots auto measures this machine, and --address names another one. Give a number "
-            "and --per-trial instead."
-        )
     if request.bundle > 1 and request.slots == AUTO:
         problems.append(
             "--slots auto measures trials in processes of their own, and a bundle puts several into one. Give a number "

@@ -61,6 +61,13 @@ class Experiment(ExperimentRecord):
         )
 
     @property
+    def gpus_in_words(self) -> str:
+        """What a trial has of GPUs: `0.25 GPU`, `0.125 H100 or 0.5 T4`."""
+        if not self.gpus_by_kind:
+            return f"{self.gpus_per_trial:.4g} GPU"
+        return " or ".join(f"{part:.4g} {kind}" for kind, part in self.gpus_by_kind.items())
+
+    @property
     def looks_back(self) -> bool:
         """Whether a trial depends on earlier ones."""
         return self.races or looks_back(self.sampler, self.scheduler)

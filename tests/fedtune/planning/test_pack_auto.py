@@ -105,9 +105,9 @@ def test_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(probe, "available", lambda: 1000 * MIB)
     # One of 300 MiB of its own is there already; 900 MiB may be taken: three more.
-    assert probe._fit(Footprint(resident=400 * MIB, private=300 * MIB)) == 4
+    assert probe.fit(Footprint(resident=400 * MIB, private=300 * MIB)) == 4
     gpu = Footprint(400 * MIB, 300 * MIB, gpu=3 * CONTEXT, gpu_total=13 * CONTEXT, gpu_free=12 * CONTEXT)
-    assert probe._fit(gpu) == 3, "13 contexts' worth: three trials of three and their contexts"
+    assert probe.fit(gpu) == 3, "13 contexts' worth: three trials of three and their contexts"
 
 
 def test_only_time_side_by_side_counts() -> None:
@@ -396,6 +396,20 @@ def test_a_resumed_run_keeps_its_threads_and_is_not_crowded(tmp_path: Path, monk
     resuming.resume(tmp_path / "run", slots=2, plain=True)
     ((experiment, notes),) = driven
     assert (experiment.concurrency, experiment.threads) == (2, 2) and "4 threads on 2 cores" in " ".join(notes)
+
+
+def test_a_share_that_is_given_later_holds_for_every_kind_of_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts that were measured by kind stay until another part is asked for."""
+    parts = {"H100": 0.125, "T4": 0.5}
+    start(tmp_path / "run", gpus_per_trial=0.5, gpus_by_kind=parts, trials=2)
+    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(8, 1))
+    driven: list[Any] = []
+    monkeypatch.setattr(resuming, "driven", lambda part, notes, *_: driven.append(part.experiment.placement))
+    resuming.resume(tmp_path / "run", plain=True)
+    resuming.resume(tmp_path / "run", per_trial="gpus=0.25", plain=True)
+    assert [(place.gpus, place.by_kind) for place in driven] == [(0.5, parts), (0.25, {})]
 
 
 @pytest.mark.usefixtures("forks")

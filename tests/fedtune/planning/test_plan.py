@@ -206,7 +206,8 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"per_trial": {"cpus": True}}, "per-trial must be cpus=NUMBER"),
         ({"per_trial": "gpus=-1"}, "gpus of a trial must be 0 or a number of at least 0.0001"),
         ({"order": "sorted"}, "Unknown order 'sorted'"),
-        ({"order": "fixed", "address": "10.0.0.1:6379"}, "depends on the number of slots. Give --slots."),
+        ({"order": "fixed", "address": "10.0.0.1:6379"}, "depends on the number of slots. Give it with --slots."),
+        ({"order": "fixed", "address": "10.0.0.1:6379", "slots": "auto"}, "the number of slots. Give it with --slots."),
         ({"set": ("lr",)}, "--set must be name=value, got 'lr'"),
         ({"set": ("learning_rate=1",)}, "Unknown parameter 'learning_rate' (--set)"),
         ({"set": ("lr=fast",)}, "lr must be"),
@@ -236,10 +237,6 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ),
         ({"per_trial": "bundle=0"}, "bundle of trials must be a whole number in [1, 4096], got 0 (--per-trial)"),
         ({"per_trial": "bundle=1.5"}, "bundle of trials must be a whole number in [1, 4096], got 1.5 (--per-trial)"),
-        (
-            {"slots": "auto", "address": "10.0.0.1:6379"},
-            "--slots auto measures this machine, and --address names another",
-        ),
         (
             {"metric": ("bytes_up_pma",)},
             "bytes_up_pma counts the traffic for personal models, which fedavg does not count separately. Select by "
