@@ -57,6 +57,8 @@ KIND = "accelerator_type:"
 _SAME: Mapping[str, float] = MappingProxyType({})
 #: Seconds for a connection, and for joining.
 CONNECT, JOIN = 3.0, 24.0
+#: Seconds for the fork servers of a cluster to start, and to end.
+_STARTING, _ENDING = 10.0, 5.0
 #: Seconds for a file that is being written for another machine.
 RELEASE = 60.0
 #: Seconds for the end of a log, of which a process has to be started on its machine.
@@ -107,7 +109,7 @@ def joined(
                     tell(told)
                 yield folder
         else:
-            with _connected(ray, address):
+            with _connected(ray, address, fork_server.elsewhere() if cpus > 0 and gpus <= 0 else None):
                 _check_gpus(ray, gpus)
                 yield folder
 
@@ -118,16 +120,25 @@ def _absolute(paths: str) -> str:
 
 
 @contextlib.contextmanager
-def _connected(ray: Any, address: str) -> Iterator[None]:
-    """Joins the cluster at `address`. Raises `UserError` where that is not possible."""
+def _connected(ray: Any, address: str, forks: tuple[Path, dict[str, str]] | None) -> Iterator[None]:
+    """Joins the cluster at `address`, with a fork server on each of its machines where `forks` says how Ray finds them.
+    Raises `UserError` where the cluster cannot be joined."""
+    folder, settings = forks or (None, {})
     with with_the_users_token():
         try:
             with sigterm_as_before():
-                ray.init(address=address, **QUIET)
+                ray.init(address=address, runtime_env=settings, **QUIET)
         except Exception as error:
             raise UserError(cannot_join(address, f"{type(error).__name__}: {error}")) from error
         try:
+            machines = [] if folder is None else nodes()
+            servers = [_on(node, fork_server.OfMachine, str(folder), node.id) for node in machines]
+            there = [server.is_there.remote() for server in servers]  # else the first trials' processes are no forks
+            if there:
+                ray.wait(there, num_returns=len(there), timeout=_STARTING)
             yield
+            with contextlib.suppress(ray.exceptions.RayError):  # of a machine that has none, or is gone
+                ray.get([server.end.remote() for server in servers], timeout=_ENDING)
         finally:
             ray.shutdown()
 
@@ -175,7 +186,6 @@ def nodes() -> list[Node]:
 def inspector(node: Node) -> Any:
     """An `Inspector` on that machine, an actor of Ray."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from fedtune.machine import inspection
     from search_spaces import versions
@@ -183,8 +193,17 @@ def inspector(node: Node) -> Any:
     api: Any = ray  # parts of it are not typed
     for module in (inspection, versions):
         api.cloudpickle.register_pickle_by_value(module)
+    return _on(node, inspection.Inspector)
+
+
+def _on(node: Node, actor: type, *given: object) -> Any:
+    """A new actor of Ray on that machine."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    api: Any = ray  # parts of it are not typed
     there = NodeAffinitySchedulingStrategy(node.id, soft=False)
-    return api.remote(inspection.Inspector).options(num_cpus=0, scheduling_strategy=there).remote()
+    return api.remote(actor).options(num_cpus=0, scheduling_strategy=there).remote(*given)
 
 
 def kind_of(node: str) -> str | None:

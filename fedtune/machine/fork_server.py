@@ -6,10 +6,12 @@ one machine has a fork server; a command starts it before anything else (`ahead`
 program of ours in place of Python's: it asks the fork server for a fork, which goes on as the process of Ray that was
 to be (`fork_request.py`).
 
+On a cluster an actor starts one on each machine that is there when a search joins (`OfMachine`), and Ray is told to
+start processes with its program wherever a machine has that.
+
 A fork ends with the fork server, and the fork server with the process that started it; Ray ends forks as it does any
 process. Where the fork server has ended, Ray's processes are those that it would have started. Where trials compute on
-a GPU there is no fork server, as CUDA does not live through a fork; on other systems than Linux and on a cluster there
-is none either.
+a GPU there is no fork server, as CUDA does not live through a fork; on other systems than Linux there is none either.
 
 Who may write to the socket says what a fork runs. So the socket lies in a folder that only this user may enter.
 """
@@ -23,6 +25,7 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import runpy
 import select
 import shlex
@@ -36,7 +39,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedtune.machine import fork_request
-from fedtune.machine.private_ray import private_folder, read_again
+from fedtune.machine.private_ray import private_folder, read_again, unused
 from search_spaces.errors import UserError
 from trainables.worker.environment import FORK
 
@@ -58,6 +61,15 @@ case "$1 $2" in
 esac
 exec {python} "$@"
 """
+#: What Ray is told to start as Python on a cluster: the program of the machine, if this user has made one there, else
+#: what its raylet starts. Machines may share a disk, so each has a folder that is named after its number in Ray.
+_ELSEWHERE = """bash -c '
+for word; do case $word in --node-id=*) python={folder}-${{word:10:8}}/{name};; esac; done
+[ -O "$python" ] && [ -x "$python" ] || python=$(tr "\\0" "\\n" < /proc/$RAY_RAYLET_PID/cmdline |
+    sed -n "s/^--python_worker_command=\\"*\\([^ \\"]*\\).*/\\1/p")
+exec "$python" "$@"' fedtune"""
+#: Where a job that was sent to a cluster finds its settings.
+_SETTINGS = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 #: Of `prctl`: the signal that a process is sent when the one ends that forked it.
 _PARENT_DEATH = 1
 #: How gladly the system ends a fork where memory is short, as Ray has it for its own processes.
@@ -100,12 +112,13 @@ def beside(forks: bool) -> Iterator[tuple[Path, Path | None]]:
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[Path | None]:
-    """A fork server, until the block ends. folder: where its socket is to lie, which is for this user alone.
+def started(folder: Path, job: str = _JOB, raylet: int | None = None) -> Iterator[Path | None]:
+    """A fork server, until the block ends. folder: where its socket is to lie, which is for this user alone. job: Ray's
+    name for the job whose processes fork. raylet: the process with which they end; None is this one.
 
     Gives the program with which Ray is to start its processes in place of Python's, or None where no program may lie
     in `folder`, and there is no fork server."""
-    program = _program(folder)
+    program = _program(folder, job)
     if not os.access(program, os.X_OK):  # where the disk is mounted so that nothing on it may run
         yield None
         return
@@ -127,9 +140,9 @@ def started(folder: Path) -> Iterator[Path | None]:
                 **os.environ,
                 # One thread for as long as it only imports: a process that has several must not fork.
                 **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-                # A process of Ray ends with the one that has this number, which this process ends itself.
-                "RAY_JOB_ID": _JOB,
-                "RAY_RAYLET_PID": str(os.getpid()),
+                # A process of Ray ends with the one that has this number; a raylet of our own ends with this process.
+                "RAY_JOB_ID": job,
+                "RAY_RAYLET_PID": str(os.getpid() if raylet is None else raylet),
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             },
         )
@@ -142,11 +155,11 @@ def started(folder: Path) -> Iterator[Path | None]:
         server.stdin.close()
 
 
-def _program(folder: Path) -> Path:
+def _program(folder: Path, job: str) -> Path:
     """The program that Ray starts as Python."""
     path = folder / PYTHON
     names = {"python": sys.executable, "request": fork_request.__file__, "socket": str(folder / SOCKET)}
-    text = _PROGRAM.format(job=_JOB, **{name: shlex.quote(value) for name, value in names.items()})
+    text = _PROGRAM.format(job=job, **{name: shlex.quote(value) for name, value in names.items()})
     path.write_bytes(os.fsencode(text))
     path.chmod(0o700)
     return path
@@ -155,6 +168,39 @@ def _program(folder: Path) -> Path:
 def is_in(folder: Path) -> bool:
     """Whether a fork server was started beside this folder's Ray."""
     return (folder / SOCKET).exists()
+
+
+# -- on the machines of a cluster ------------------------------------------------------------------------------------
+
+
+def elsewhere() -> tuple[Path, dict[str, str]] | None:
+    """How the names of folders on a cluster's machines begin, and the settings with which Ray starts processes that
+    fork where a machine has one. None where that cannot be said to Ray: a job that was sent to a cluster has settings
+    of its own, and no path may need quotes."""
+    folder = unused()
+    if sys.platform != "linux" or os.environ.get(_SETTINGS) or re.fullmatch(r"[\w./-]+", str(folder)) is None:
+        return None
+    return folder, {"py_executable": _ELSEWHERE.format(folder=folder, name=PYTHON)}
+
+
+class OfMachine:
+    """An actor of Ray that holds a fork server of its machine, if a folder for that can be made there. folder: how its
+    name begins; node: the machine's number in Ray."""
+
+    def __init__(self, folder: str, node: str) -> None:
+        self._left = contextlib.ExitStack()
+        private = self._left.enter_context(private_folder(Path(f"{folder}-{node[:8]}")))
+        environment = os.environ
+        of_ray = environment["RAY_JOB_ID"], int(environment["RAY_RAYLET_PID"])
+        self._program = self._left.enter_context(started(private, *of_ray))
+
+    def is_there(self) -> bool:
+        """Whether there is one."""
+        return self._program is not None
+
+    def end(self) -> None:
+        """Ends it, and removes the folder."""
+        self._left.close()
 
 
 # -- the fork server -------------------------------------------------------------------------------------------------

@@ -60,9 +60,9 @@ PREFIX = "fedtune-ray-"
 #: Where Ray keeps its files in it, in a folder of its own, as it lets everybody write to the one it is given; and the
 #: file of the token.
 RAY, TOKEN = "r", "token"
-#: Random bytes in the name, written as `_RANDOM` characters.
+#: Random bytes in the name, written as `_RANDOM` characters; on machines of a cluster their number in Ray follows.
 _BYTES, _RANDOM = 8, 11
-_NAME = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{{_RANDOM}}}")
+_NAME = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{{_RANDOM}}}(-[0-9a-f]{{8}})?")
 #: The longest that Ray adds to the folder's path: that of a socket in it.
 _SOCKET = len(f"/{RAY}/session_2026-12-31_23-59-59_999999_4194304/sockets/plasma_store")
 #: Bytes that the path of a socket may have.
@@ -249,14 +249,14 @@ def _raylet() -> Any:
 
 
 @contextlib.contextmanager
-def private_folder() -> Iterator[Path]:
-    """A new folder; removed when the block ends. Removes before what killed searches left.
+def private_folder(folder: Path | None = None) -> Iterator[Path]:
+    """A new folder, that of `unused` by default; removed when the block ends. Removes before what killed searches left.
 
     Raises `UserError` where there is no place for it."""
-    place = chosen_place()
+    place = chosen_place() if folder is None else folder.parent
     for left in leftovers(place):
         _remove_if_free(left)
-    folder, held = _made(place)
+    folder, held = _made(folder)
     try:
         yield folder
     finally:
@@ -284,10 +284,15 @@ def leftovers(place: Path) -> list[Path]:
     return []
 
 
-def _made(place: Path) -> tuple[Path, int]:
+def unused() -> Path:
+    """Where a folder may be made. Raises `UserError` where there is no place for one."""
+    return chosen_place() / (PREFIX + secrets.token_urlsafe(_BYTES))
+
+
+def _made(wanted: Path | None) -> tuple[Path, int]:
     """The folder and the descriptor that holds it."""
     for _ in range(100):
-        folder = place / (PREFIX + secrets.token_urlsafe(_BYTES))
+        folder = wanted or unused()
         try:
             folder.mkdir(mode=0o700)
         except OSError as error:
@@ -299,7 +304,7 @@ def _made(place: Path) -> tuple[Path, int]:
         # Between the two calls another search that was starting may have taken it for left behind.
         if held is not None and folder.exists():
             return folder, held
-    raise UserError(f"No folder could be held at {place}. Name another place in the environment variable TMPDIR.")
+    raise UserError(f"{folder} cannot be held. Name another place in the environment variable TMPDIR.")
 
 
 def _held(folder: Path) -> int | None:

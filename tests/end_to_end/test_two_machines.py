@@ -143,6 +143,8 @@ def test_trials_of_machines_without_the_runs_come_home(
         said = machines.enter_context((tmp_path / "said").open("w"))
         search = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=subprocess.STDOUT)
         waited(lambda: str("are sent home" in (tmp_path / "said").read_text() or search.poll()), "True")
+        forks = [pid for pid in family(second.pid) if "fedtune.machine.fork_server" in command_line(pid)]
+        assert forks, "the second machine has a fork server of its own"
         for pid in family(second.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)

@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import pickle
+import shlex
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -276,6 +278,53 @@ def test_what_does_nothing_for_a_search_does_not_begin(
     file.write_text("print('begun')")
     process = start(forks[0], arguments)
     assert process.communicate(timeout=60)[0] == ("begun\n" if begins else "") and process.returncode == 0
+
+
+def test_on_a_cluster_each_machine_has_its_own_or_starts_what_its_raylet_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = fork_server.elsewhere()
+    assert found is not None
+    folder, settings = found
+    (tmp_path / "default_worker.py").write_text(SAYS)
+    monkeypatch.setenv("RAY_JOB_ID", "07000000")
+    raylet = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)", "--one", f"--python_worker_command={sys.executable} a b"]
+    )
+    monkeypatch.setenv("RAY_RAYLET_PID", str(raylet.pid))
+    there = fork_server.OfMachine(str(folder), "0123456789abcdef")
+    assert there.is_there()
+
+    def parent_of(node: str) -> int:
+        """The parent of the process that Ray would start there."""
+        arguments = [str(tmp_path / "default_worker.py"), "--one", f"--node-id={node}"]
+        command = f"exec {settings['py_executable']} {shlex.join(arguments)}"  # as Ray's setup_worker.py has it
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+        said, environment, *_, parent, _, _ = json.loads(done.stdout)
+        assert said == arguments and environment["RAY_JOB_ID"] == "07000000", done.stderr
+        return int(parent)
+
+    try:
+        own = Path(f"{folder}-01234567")
+        assert stat.S_IMODE(own.stat().st_mode) == 0o700
+        assert parent_of("0123456789abcdef") == server_in(own) and parent_of("fedcba9876543210") == os.getpid()
+        if os.geteuid() == 0:
+            os.chown(own / fork_server.PYTHON, 1, 1)  # another user's
+            assert parent_of("0123456789abcdef") == os.getpid()
+        there.end()
+        assert not Path(f"{folder}-01234567").exists()
+    finally:
+        raylet.kill()
+        raylet.wait()
+
+
+def test_nothing_is_said_to_ray_that_it_cannot_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fork_server.elsewhere() is not None
+    with monkeypatch.context() as patched:
+        patched.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")  # a job that was sent to a cluster
+        assert fork_server.elsewhere() is None
+    monkeypatch.setattr(fork_server, "unused", lambda: Path("/tmp/a b/c"))
+    assert fork_server.elsewhere() is None
 
 
 def test_where_no_program_may_run_in_the_folder_there_is_no_fork_server(
