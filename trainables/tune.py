@@ -113,7 +113,7 @@ def _actor(name: str) -> Any:
     return ray.get_actor(name)
 
 
-def _ask(actor: str, what: str, *given: Any) -> Any:
+def ask(actor: str, what: str, *given: Any) -> Any:
     """What a method of the actor of this name returns. Raises what it raises, and `OSError` where it cannot be
     reached."""
     try:
@@ -143,7 +143,7 @@ class Trial(tune.Trainable):
                 "to begin."
             )
         # (Where no Ray runs, to ask for a machine's name would start one.)
-        self._hosted = HostedTrials(_ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+        self._hosted = HostedTrials(ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

@@ -85,6 +85,7 @@ def joined(
 ) -> Iterator[Path]:
     """A Ray of our own, or the cluster at `address`, for so many `trials` at once with so many cores and GPUs each;
     silent, without dashboard. One that was joined already stays so. Gives a private folder for what Ray Tune writes.
+    With no cores no trials are to run, but machines are asked or measured; those of a cluster get no fork servers then.
     `tell` is told of NVIDIA's MPS, which trials of our own Ray have where they share a GPU (`mps.py`)."""
     os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
     os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
@@ -132,7 +133,7 @@ def _connected(ray: Any, address: str, forks: tuple[Path, dict[str, str]] | None
             raise UserError(cannot_join(address, f"{type(error).__name__}: {error}")) from error
         try:
             machines = [] if folder is None else nodes()
-            servers = [_on(node, fork_server.OfMachine, str(folder), node.id) for node in machines]
+            servers = [on(node.id, fork_server.OfMachine, str(folder), node.id) for node in machines]
             there = [server.is_there.remote() for server in servers]  # else the first trials' processes are no forks
             if there:
                 ray.wait(there, num_returns=len(there), timeout=_STARTING)
@@ -193,17 +194,17 @@ def inspector(node: Node) -> Any:
     api: Any = ray  # parts of it are not typed
     for module in (inspection, versions):
         api.cloudpickle.register_pickle_by_value(module)
-    return _on(node, inspection.Inspector)
+    return on(node.id, inspection.Inspector)
 
 
-def _on(node: Node, actor: type, *given: object) -> Any:
-    """A new actor of Ray on that machine."""
+def on(node: str, actor: type, *given: object, num_cpus: float = 0, **options: Any) -> Any:
+    """A new actor of Ray on the machine of that id, made of what is `given`. options: Ray's, such as its name."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     api: Any = ray  # parts of it are not typed
-    there = NodeAffinitySchedulingStrategy(node.id, soft=False)
-    return api.remote(actor).options(num_cpus=0, scheduling_strategy=there).remote(*given)
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return api.remote(actor).options(num_cpus=num_cpus, scheduling_strategy=there, **options).remote(*given)
 
 
 def kind_of(node: str) -> str | None:
@@ -230,15 +231,13 @@ def run_home(name: str, runs: Sequence[str], datasets: Sequence[str], data_dir: 
     """An actor of this name on this machine that writes the trials' folders of these runs, and gives data sets, for
     machines that do not see them. It lives as long as what is returned."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from trainables.worker.home import Home
 
     api: Any = ray  # parts of it are not typed
-    here = NodeAffinitySchedulingStrategy(api.get_runtime_context().get_node_id(), soft=False)
+    given = list(runs), list(datasets), data_dir, os.environ.get("FEDTUNE_CACHE")
     # Trials that send at the same time wait for the disk, not for one another.
-    options = api.remote(Home).options(name=name, num_cpus=0, max_concurrency=8, scheduling_strategy=here)
-    return options.remote(list(runs), list(datasets), data_dir, os.environ.get("FEDTUNE_CACHE"))
+    return on(api.get_runtime_context().get_node_id(), Home, *given, name=name, max_concurrency=8)
 
 
 def release(home: Any, folder: Path) -> None:

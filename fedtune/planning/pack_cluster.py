@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import secrets
@@ -60,7 +61,7 @@ def packed(e: Experiment, middle: Mapping[str, Value], asked: SearchRequest) -> 
     cluster.check_address(e.address)
     with (
         busy(progress.style(asked.plain, asked.quiet), "joining the cluster") as say,
-        cluster.joined(e.address, trials=1, cpus=1.0, gpus=asked.gpus_per_trial or 0.0),
+        cluster.joined(e.address, trials=1, cpus=0.0, gpus=asked.gpus_per_trial or 0.0),
     ):
         nodes = cluster.nodes()
         on_gpus = asked.gpus_per_trial != 0 and any(node.machine.gpus for node in nodes)
@@ -200,26 +201,19 @@ class Timer:
     federations = Federations
 
     def begin(
-        self, home: Any, versions: Mapping[str, str], data: tuple[str, str | None] | None, **order: Any
+        self, home: str, versions: Mapping[str, str], data: tuple[str, str | None] | None, **order: Any
     ) -> tuple[float, Sequence[str]]:
-        """Gets the data set (its name, and the folder given) from `home` where it is not here, and is told what is to
-        be run. Returns the machine's load, and what is wrong with this machine."""
-        import ray
-
+        """Gets the data set (its name, and the folder given) from the actor `home` where it is not here, and is told
+        what is to be run. Returns the machine's load, and what is wrong with this machine."""
+        from trainables.tune import ask
         from trainables.worker.environment import Environment
         from trainables.worker.home import bring
-
-        def ask(what: str, *given: Any) -> Any:
-            try:
-                return ray.get(getattr(home, what).remote(*given))
-            except ray.exceptions.RayTaskError as error:
-                raise (error.cause if isinstance(error.cause, (OSError, UserError)) else error) from None
 
         load = os.getloadavg()[0]
         try:
             Environment(versions=versions).check_versions()
             if data is not None:
-                bring(ask, *data)
+                bring(functools.partial(ask, home), *data)
         except UserError as error:
             return load, error.problems
         self._timed = self.federations(**order)
@@ -264,15 +258,12 @@ def there(node: Node, e: Experiment, middle: Mapping[str, Value], cores: int) ->
     """Federations on that machine, on one of its GPUs if they need one, with so many cores. Raises `UserError` where it
     is not free, or cannot run them."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from trainables.worker.environment import COMPUTE
 
     api: Any = ray  # parts of it are not typed
     on_gpu = e.gpus_per_trial > 0
-    options = {"num_cpus": cores, "num_gpus": 1 if on_gpu else 0}
-    place = NodeAffinitySchedulingStrategy(node.id, soft=False)
-    actor = api.remote(Timer).options(**options, scheduling_strategy=place).remote()
+    actor = cluster.on(node.id, Timer, num_cpus=cores, num_gpus=1 if on_gpu else 0)
 
     def ask(what: str, *given: Any, within: float = 2 * PATIENCE, **named: Any) -> Any:
         try:
@@ -293,12 +284,13 @@ def there(node: Node, e: Experiment, middle: Mapping[str, Value], cores: int) ->
 
     dataset = middle.get("dataset")
     named = None if dataset is None else str(dataset)
-    home = cluster.run_home(f"fedtune-{secrets.token_hex(8)}", [], [] if named is None else [named], e.data_dir)
+    name = f"fedtune-{secrets.token_hex(8)}"
+    home = cluster.run_home(name, [], [] if named is None else [named], e.data_dir)
     try:
         ask("__ray_ready__", within=WAIT)
         load, problems = ask(
             "begin",
-            home,
+            name,
             installed(COMPUTE),
             None if named is None else (named, e.data_dir),
             method=e.method,

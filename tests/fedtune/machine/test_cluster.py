@@ -3,6 +3,7 @@ sentence, soon, and nothing is created."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
@@ -19,7 +20,7 @@ from fedtune.api import doctor
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.api.search import carry_out
-from fedtune.machine import cluster, inspection
+from fedtune.machine import cluster, fork_server, inspection
 from fedtune.machine.cluster import Slots, cannot_join, check_address
 from fedtune.machine.inspection import Inspector
 from fedtune.options import Progress
@@ -43,6 +44,25 @@ def test_more_gpus_than_the_cluster_has_are_refused(ray_cluster: None) -> None:
         cluster.joined(None, trials=2, cpus=0.5, gpus=3.0),
     ):
         pass
+
+
+@pytest.mark.parametrize(("cpus", "gpus", "forks"), [(1.0, 0.0, True), (0.0, 0.0, False), (1.0, 0.5, False)])
+def test_machines_of_a_cluster_have_fork_servers_where_trials_are_to_run_on_their_cores(
+    monkeypatch: pytest.MonkeyPatch, cpus: float, gpus: float, forks: bool
+) -> None:
+    joined: list[object] = []
+
+    @contextlib.contextmanager
+    def connected(ray: object, address: str, found: object) -> Iterator[None]:
+        joined.append(found)
+        yield
+
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr(cluster, "_connected", connected)
+    monkeypatch.setattr(cluster, "_check_gpus", lambda ray, gpus: None)
+    monkeypatch.setattr(fork_server, "elsewhere", lambda: "said to Ray")
+    with cluster.joined("10.0.0.1:6379", trials=1, cpus=cpus, gpus=gpus):
+        assert joined == ["said to Ray" if forks else None]
 
 
 def test_paths_hold_in_processes_that_start_elsewhere(

@@ -56,7 +56,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(SentFolder, "__init__", noted)
     actor = Home([str(made)], [], None)
-    monkeypatch.setattr(tune, "_ask", lambda name, what, *given: getattr(actor, what)(*given))
+    monkeypatch.setattr(tune, "ask", lambda name, what, *given: getattr(actor, what)(*given))
     return made
 
 
@@ -107,7 +107,7 @@ def test_home_holds_what_a_trial_there_would_have_left(
             first.step()
         folder().arrived()
         assert (place / "rounds.jsonl").read_bytes().count(b"\n") == 2 * lost_after
-        tune._ask("actor", "release", str(place))  # as the driver does that takes the first machine for lost
+        tune.ask("actor", "release", str(place))  # as the driver does that takes the first machine for lost
         second = Trial({"job": job(place, environment=UNSEEN)})
         late = first.step()["ending"]  # the first machine was not dead, only out of reach
         assert late.stop_reason == "interrupted" and "another process writes this trial" in str(late.error)
@@ -218,7 +218,7 @@ def test_what_clients_keep_comes_home_as_it_changes(
     if lost:
         trial.step(), trial.step()
         folder().arrived()
-        tune._ask("actor", "release", str(place))
+        tune.ask("actor", "release", str(place))
         trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
     assert run(trial).stop_reason == "completed"
     assert untimed(place) == untimed(tmp_path / "whole")
