@@ -1,8 +1,7 @@
-"""docs/results.md and scripts/results.sh tell the same story, and every command in it and in the README is one that
-fedtune accepts.
+"""Every command of docs/results.md, on digits and on another data set, and of the README is one that fedtune accepts.
 
-The commands are read by letting bash run the document's blocks and the script with a `fedtune` that only notes its
-arguments. They are planned in full, not carried out.
+The commands are read by letting bash run the document's blocks with a `fedtune` that only notes its arguments. They
+are planned in full, not carried out.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from fedtune.planning import auto_budget
 from tests.equal_terms import TABLES, differing, group
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "results.sh"
 SH = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Notes a call's words, each quoted for a shell, as one line on the file descriptor 9.
 NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
@@ -31,8 +29,6 @@ NOTE = 'fedtune() { printf "%q " "$@" >&9; echo >&9; }; export -f fedtune;'
 MAKING = ("run", "search", "auto")
 #: A data set that the tables can be made on instead of digits.
 OTHER = "rotated_digits"
-#: Options without a value.
-FLAGS = ("--equal",)
 
 
 class Planned(Exception):
@@ -64,48 +60,13 @@ def commands(name: str, folder: Path) -> list[list[str]]:
     return [c for c in noted("\n".join(lines), folder) if c[0] in MAKING]
 
 
-def settings(command: list[str]) -> tuple[str, ...]:
-    """A run's or search's words without those that say where, options in a fixed order."""
-    words, kept, skip = command[1:], [], 0
-    pairs: list[tuple[str, ...]] = []
-    for i, word in enumerate(words):
-        if skip:
-            skip -= 1
-        elif word in FLAGS:
-            pairs.append((word,))
-        elif word.startswith("--"):
-            value = words[i + 1]
-            pairs.append((word, Path(value).name if word == "--name" else value))
-            skip = 1
-        else:
-            kept.append(Path(word).name)
-    return (command[0], *kept, *(" ".join(p) for p in sorted(pairs)))
-
-
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-
-
-@needs_bash
-def test_the_document_shows_the_runs_that_the_script_makes(tmp_path: Path) -> None:
-    script = noted(f"RUNS={tmp_path}/none bash {shlex.quote(str(SCRIPT))}", tmp_path)
-    made = [settings(c) for c in script if c[0] in MAKING]
-    shown = [settings(c) for c in commands("docs/results.md", tmp_path)]
-    assert len(made) == len(set(made)) == len({name(c) for c in script if c[0] in MAKING}) >= 4
-    assert sorted(made) == sorted(set(shown))
-
-
-def name(command: list[str]) -> str:
-    """What a run is called."""
-    return command[command.index("--name") + 1]
-
-
-@needs_bash
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize("source", ["docs/results.md", "README.md", OTHER])
 def test_the_commands_can_be_carried_out(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the runs of one table agree on what its paper holds equal. What is trained from a file has the values of the
     search that the file comes from, but for the one that was searched."""
-    script = f"RUNS={tmp_path}/none DATASET={OTHER} bash {shlex.quote(str(SCRIPT))}"
-    found = [c for c in noted(script, tmp_path) if c[0] in MAKING] if source == OTHER else commands(source, tmp_path)
+    document = "docs/results.md" if source == OTHER else source
+    found = [[*c, "--dataset", OTHER] if source == OTHER else c for c in commands(document, tmp_path)]
     assert found
     configurations: dict[str, dict[str, Any]] = {}
 
