@@ -15,7 +15,6 @@ from tests.contracts.test_methods import CPU, METHODS, put_state, state_of, unti
 from tests.exact import MARGIN, assert_as_exact
 from tests.float64 import in_float64, to_float32, to_float64
 from trainables import registry
-from trainables.simulation import rounds
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.rounds import Row, Simulation
 from trainables.wire import ClientResult
@@ -61,7 +60,7 @@ def exact_round(s: Simulation) -> tuple[dict[int, ClientResult], dict[int, bool]
     """What the clients of the next round of a float64 simulation yield, and whether each one's work was decided
     (`tests.exact`)."""
     decided: list[bool] = []
-    train = rounds._client
+    train = s._client
     with in_float64() as mode, pytest.MonkeyPatch.context() as patch:
 
         def client(*work: Any) -> ClientResult:
@@ -70,7 +69,7 @@ def exact_round(s: Simulation) -> tuple[dict[int, ClientResult], dict[int, bool]
             decided.append(mode.margin > MARGIN)
             return result
 
-        patch.setattr(rounds, "_client", client)
+        patch.setattr(s, "_client", client)
         _, results = s.exchange()
     return results, dict(zip(results, decided, strict=True))
 

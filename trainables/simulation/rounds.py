@@ -24,7 +24,7 @@ from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import own_metrics, registry
-from trainables.federation import ClientData, Federation, FederationConfig
+from trainables.federation import ClientData, FederationConfig
 from trainables.kernels.recorded_steps import cuda_graph
 from trainables.method import Method, stackable
 from trainables.models.precision import arithmetic
@@ -83,10 +83,8 @@ class Cohort:
 
 @dataclass(frozen=True)
 class _ClientCall:
-    """One client's part in a round: the arguments of a method's `client`."""
+    """One client's part in a round: what a method's `client` is given besides the configuration and the federation."""
 
-    config: Any
-    fed: Federation
     payload: Payload
     client_state: Any
     data: ClientData
@@ -222,7 +220,7 @@ class Simulation:
             nonlocal trained, measured
             started = _now(device)
             for call in self._clients(cohort, down):
-                client, result = call.data.client, _client(self.method, call, self.graphs)
+                client, result = call.data.client, self._client(call)
                 ended = _now(device)
                 trained += ended - started
                 returned.add(self, client, result)
@@ -314,12 +312,12 @@ class Simulation:
                 return or_raised(exchange_together([self])[0])
             started, down = _now(self.fed.device), Counter(self._bytes("bytes_down", {}))
             calls = self._clients(self._cohort(), down)
-            results = {call.data.client: _client(self.method, call, self.graphs) for call in calls}
+            results = {call.data.client: self._client(call) for call in calls}
             return self._served(down, results, _now(self.fed.device) - started), results
 
     def _tasks(self, down: Counter[str]) -> dict[int, Task]:
         """What the next round's clients train, by client; counts what is sent to them."""
-        return {call.data.client: _task(self.method, call) for call in self._clients(self._cohort(), down)}
+        return {call.data.client: self._task(call) for call in self._clients(self._cohort(), down)}
 
     def _cohort(self) -> Cohort:
         """The clients of the next round."""
@@ -335,7 +333,19 @@ class Simulation:
             if step_share > 0:
                 data = federated_data.with_step_share(self.data.clients[client], step_share)
                 rng = self.fed.rng.child("round", t, "client", client)
-                yield _ClientCall(self.config, self.fed, payload, self.progress.client_states.get(client), data, rng)
+                yield _ClientCall(payload, self.progress.client_states.get(client), data, rng)
+
+    def _task(self, call: _ClientCall) -> Task:
+        """What a client trains."""
+        assert self.method.job is not None
+        job = self.method.job(self.config, self.fed, call.payload, call.client_state, call.data, call.rng)
+        return Task(self.config, job, job.data or call.data, call.rng)
+
+    def _client(self, call: _ClientCall) -> ClientResult:
+        """What a client hands back after its training."""
+        if self.graphs is not None:
+            return self.graphs.train(self._task(call))
+        return self.method.client(self.config, self.fed, call.payload, call.client_state, call.data, call.rng)
 
     def _served(self, down: Counter[str], results: Mapping[int, ClientResult], seconds: float) -> Row:
         """Runs the server on the clients' results, which took `seconds`, and completes the round."""
@@ -612,18 +622,6 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def _task(method: Method, call: _ClientCall) -> Task:
-    assert method.job is not None
-    job = method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
-    return Task(call.config, job, job.data or call.data, call.rng)
-
-
-def _client(method: Method, call: _ClientCall, graphs: Graphs | None) -> ClientResult:
-    if graphs is not None:
-        return graphs.train(_task(method, call))
-    return method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
 
 
 def choose_cohort(settings: FederationConfig, rng: Any, round_: int) -> Cohort:

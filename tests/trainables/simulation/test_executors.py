@@ -26,7 +26,7 @@ from trainables.methods import fedavg
 from trainables.params import put, unpack
 from trainables.simulation import evaluation, executors
 from trainables.simulation.cuda_graphs import Graphs
-from trainables.simulation.executors import Task, chosen, train_stacked
+from trainables.simulation.executors import chosen, train_stacked
 from trainables.simulation.rounds import Row, Simulation, choose_cohort, exchange_together, run_together
 from trainables.wire import ClientResult
 
@@ -41,22 +41,8 @@ def results_of(s: Simulation, executor: str) -> list[ClientResult]:
     """What the clients of the next round yield."""
     calls = list(s._clients(s._cohort(), Counter()))
     if executor == "loop":
-        return [
-            s.method.client(call.config, call.fed, call.payload, call.client_state, call.data, call.rng)
-            for call in calls
-        ]
-    assert s.method.job is not None
-    return train_stacked(
-        [
-            Task(
-                s.config,
-                s.method.job(call.config, call.fed, call.payload, call.client_state, call.data, call.rng),
-                call.data,
-                call.rng,
-            )
-            for call in calls
-        ],
-    )
+        return [s._client(call) for call in calls]
+    return train_stacked([s._task(call) for call in calls])
 
 
 def test_recorded_steps_need_a_gpu() -> None:
@@ -182,7 +168,7 @@ def test_a_client_alone_gets_what_it_gets_in_company(executor: str, toy: Path) -
     alone = {}
     for call in s._clients(s._cohort(), Counter()):
         t = simulation("fedavg", toy, momentum=0.9)  # with modules of its own
-        alone[call.data.client] = s.method.client(call.config, t.fed, call.payload, None, call.data, call.rng)
+        alone[call.data.client] = s.method.client(s.config, t.fed, call.payload, None, call.data, call.rng)
     for client, result in alone.items():
         assert result.model is not None and not any(
             torch.equal(tensor, start[name]) for name, tensor in result.model.items()
