@@ -157,7 +157,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
     start = known(experiment, space, facts, earlier)
     alone = warm_start.NONE in option.several(request.warm_start)
     said = None if alone else said_before(subject.folder, experiment, space, facts)
-    made, facts = dataclasses.replace(start.experiment, learnt=said), {**facts, **start.facts}
+    made, facts = dataclasses.replace(experiment, learnt=said, **start.fields), {**facts, **start.facts}
     notes = (
         *_notes(request, experiment, space),
         *_few_validated(experiment, checked),

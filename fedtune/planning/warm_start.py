@@ -62,9 +62,10 @@ POINTS = STARTUP // 2
 
 @dataclass(frozen=True)
 class Known:
-    """An experiment with what is known, and what is recorded and told of it."""
+    """What is known before a search begins, and what is recorded and told of it."""
 
-    experiment: Experiment
+    #: What the experiment says of its first trials: its fields `first`, `taken` and `trials`.
+    fields: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     #: The results of its first trials.
     taken: tuple[TakenTrial, ...] = ()
@@ -98,7 +99,7 @@ class _Earlier:
 
 
 def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlier: Sequence[Run] = ()) -> Known:
-    """`experiment`, which searches `space`, with what is known of it from the `earlier` runs and the paper.
+    """What is known of `experiment`, which searches `space`, from the `earlier` runs and the paper.
 
     facts: the hashes of the search's data set and partition, as the provenance has them."""
     grid = space.grid_points()[: experiment.trials] if experiment.sampler == "grid" else None
@@ -120,14 +121,13 @@ def known(experiment: Experiment, space: Space, facts: Mapping[str, Any], earlie
     best = _best_of_each(others, first) if grid is None else []
     notes += [_points_only(run, sum(owner is run for owner, _ in best), grid is not None) for run in others]
     taken = len(results.points)
-    changed = dataclasses.replace(
-        experiment,
-        first=tuple({"from": p.origin, "values": dict(p.values)} for p in (*first, *(point for _, point in best))),
-        taken=taken,
-        trials=experiment.trials + (taken if grid is None else 0),
-    )
+    fields = {
+        "first": tuple({"from": p.origin, "values": dict(p.values)} for p in (*first, *(point for _, point in best))),
+        "taken": taken,
+        "trials": experiment.trials + (taken if grid is None else 0),
+    }
     recorded = {"taken": results.computed_with} if taken else {}
-    return Known(changed, tuple(notes), tuple(results.trials), recorded)
+    return Known(fields, tuple(notes), tuple(results.trials), recorded)
 
 
 def _take(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from analysis.runs import Run, load_run
 from fedtune.decisions.history import Part
 from fedtune.decisions.shared_budget import Allocation
 from fedtune.execution.queue import Proposal, Queue
-from fedtune.planning.warm_start import Known, known
+from fedtune.planning.warm_start import known
 from fedtune.record import provenance
 from fedtune.record.experiment import Experiment
-from fedtune.record.run_directory import create
+from fedtune.record.run_directory import TakenTrial, create
 from search_spaces import run_folder
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space
@@ -66,13 +68,23 @@ def _simulate(queue: Queue, made: Experiment, folder: Path, proposal: Proposal, 
     queue.finish(proposal.number, Ending(reason, simulation.round, None, measured.curve, 0.1))
 
 
-def begin(folder: Path, *earlier: Run, where: Space | None = None, facts: Any = FACTS, **changes: Any) -> Known:
+class Begun(NamedTuple):
+    """The experiment of a run that starts from what is known, and what is told, taken and recorded of that."""
+
+    experiment: Experiment
+    notes: tuple[str, ...]
+    taken: tuple[TakenTrial, ...]
+    facts: Mapping[str, Any]
+
+
+def begin(folder: Path, *earlier: Run, where: Space | None = None, facts: Any = FACTS, **changes: Any) -> Begun:
     """Creates a run directory that starts from what is known."""
     where = space() if where is None else where
-    made = known(experiment(folder, **changes), where, facts, earlier)
-    provenance = {**VERSIONS, **facts, **made.facts}
-    create(folder, made.experiment, where, provenance, made.taken)
-    return made
+    asked = experiment(folder, **changes)
+    found = known(asked, where, facts, earlier)
+    made = dataclasses.replace(asked, **found.fields)
+    create(folder, made, where, {**VERSIONS, **facts, **found.facts}, found.taken)
+    return Begun(made, found.notes, found.taken, found.facts)
 
 
 def searched(folder: Path, simulate: type[Fake] = Fake, **changes: Any) -> Run:

@@ -233,7 +233,8 @@ class Simulation:
                 started = _now(device)
 
         uploads, started = OnePass(sum(share > 0 for share in cohort.step_shares), each()), _now(device)
-        state = self._serve(uploads)
+        rng = self.fed.rng.child("round", t, "server")
+        state = self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
         uploads.exhaust()
         served = _now(device) - started - trained - measured
         row = self._completed(state, down, returned, trained, served)
@@ -350,16 +351,13 @@ class Simulation:
     def _served(self, down: Counter[str], results: Mapping[int, ClientResult], seconds: float) -> Row:
         """Runs the server on the clients' results, which took `seconds`, and completes the round."""
         started, returned = _now(self.fed.device), _Returned(self._bytes("bytes_up", {}))
-        state = self._serve([Upload(client, result.upload) for client, result in results.items()])
+        uploads = [Upload(client, result.upload) for client, result in results.items()]
+        rng = self.fed.rng.child("round", self.progress.round + 1, "server")
+        state = self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
         served = _now(self.fed.device) - started
         for client, result in results.items():
             returned.add(self, client, result)
         return self._completed(state, down, returned, seconds, served)
-
-    def _serve(self, uploads: Sequence[Upload]) -> Any:
-        """The state that the server makes of the next round's uploads."""
-        rng = self.fed.rng.child("round", self.progress.round + 1, "server")
-        return self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
 
     def _completed(self, state: Any, down: Counter[str], returned: _Returned, client: float, server: float) -> Row:
         """Completes the round with the server's new state; returns the start of its row. `client` and `server` are the
