@@ -23,12 +23,6 @@ from trainables.data.dataset import Raw, Split, from_arrays, stratified
 from trainables.data.readers import mnist_5k
 
 
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def test_digits() -> None:
     from sklearn.datasets import load_digits
 

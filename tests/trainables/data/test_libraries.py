@@ -16,11 +16,6 @@ from search_spaces.errors import UserError
 from trainables import data
 
 
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-
-
 def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     return rng.integers(0, 256, (count, 28, 28), np.uint8), np.arange(count) % 10

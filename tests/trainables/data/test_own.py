@@ -19,12 +19,6 @@ from trainables import data
 RNG = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def npz(folder: Path, **arrays: Any) -> str:
     path = folder / "mydata.npz"
     np.savez(path, **arrays)

@@ -19,11 +19,6 @@ from trainables.simulation.replicates import Replicates
 from trainables.zoo import Card, load_model, save_model
 
 
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-
-
 def people(rows: int = 240) -> pd.DataFrame:
     rng = np.random.default_rng(3)
     made = pd.DataFrame({"age": rng.normal(50, 9, rows), "smokes": rng.random(rows) < 0.3, "sites": 7})

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from trainables import data
 from trainables.data.readers.plane import BLOBS, MOONS, RADII
-
-
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,7 @@ FASHION_MNIST = next(
 
 
 @pytest.fixture(autouse=True)
-def offline_with_an_empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-
+def offline(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
     resolve = socket.getaddrinfo
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,6 @@ from scipy import ndimage
 
 from trainables import data
 from trainables.data.readers.rotated_digits import ANGLES, rotated
-
-
-@pytest.fixture(autouse=True)
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
 
 
 def test_the_same_bytes_on_every_machine() -> None:
