@@ -59,8 +59,6 @@ def stopping() -> str:
     assert winner is not None
     lines = []
     for trial in search.queue.history.of(0):
-        if "of" in trial.user_attrs:  # a further seed, which is never stopped
-            continue
         points = [(float(round_), 100 * value) for round_, value in sorted(trial.intermediate_values.items())]
         if trial.state.name == "COMPLETE":
             won = trial.params == dict(winner.values)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,8 @@ class Standing:
     unstable: tuple[int, ...] = ()
     #: Places in the belief of configurations that somebody asked about (`candidates` of `standing`).
     candidates: tuple[int, ...] = ()
+    #: By trial, the place of its configuration.
+    place: Mapping[int, int] = field(default_factory=dict)
     #: Places of configurations of which a federation is under way.
     running: tuple[int, ...] = ()
     #: Where some were confirmed: the standing by the federations of these configurations alone.
@@ -200,6 +202,7 @@ def standing(
         sign,
         tuple(sorted({m.trial.number for m in fallen})),
         tuple(range(len(points), len(points) + len(candidates))),
+        {trial.number: place[key] for trial in trials if (key := configuration(trial)) in place},
         under_way,
         confirmed,
     )
@@ -222,9 +225,9 @@ def estimate(
     expected, bounds = averaged(beliefs, level, fresh)
     mean, *around = (min(max(sign * value, ends[0]), ends[1]) for value in (expected, *bounds))
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
-    known = paper if paper in found.numbers else None
+    known = None if paper is None else found.place.get(paper)
     paid = 1 - (1 - level) / min(len(tied), LOOKS)
-    gain, *between = (None,) * 3 if known is None else belief.apart(best, found.numbers.index(known), paid)
+    gain, *between = (None,) * 3 if known is None else belief.apart(best, known, paid)
     return Estimate(
         trial=found.numbers[best],
         mean=mean,
@@ -239,7 +242,7 @@ def estimate(
         tied=tuple(found.numbers[i] for i in tied),
         configurations=len(found.able),
         settled_by=_settled_by(belief, best, others),
-        paper=known,
+        paper=None if known is None else found.numbers[known],
         gain=gain,
         gain_low=between[0],
         gain_high=between[1],

@@ -17,7 +17,7 @@ from analysis.labels import Labels, number, unit_in_files
 from analysis.report.anonymous import AnonymousRun
 from analysis.report.page import escape
 from analysis.runs import Run
-from analysis.runs.race import first_of
+from analysis.runs.race import first_of, is_repeated
 from analysis.runs.rounds import by_seed
 from analysis.runs.shapes import is_number
 from analysis.stats import summarise
@@ -42,7 +42,9 @@ def trials(run: Run) -> Table:
     labels = Labels.of([run], markup=False)
     seeds = {t.number: t.user_attrs.get("seed") for t in run.frozen}
     further = {
-        t.number: f"trial {of}, {'confirmed on ' if t.user_attrs.get(run_folder.CONFIRMS) else ''}a further seed"
+        t.number: f"trial {of}, to its end"
+        if is_repeated(t, run.frozen)
+        else f"trial {of}, {'confirmed on ' if t.user_attrs.get(run_folder.CONFIRMS) else ''}a further seed"
         for t in run.frozen
         if (of := first_of(t)) is not None
     }

@@ -149,6 +149,9 @@ class ExperimentRecord(FileRecord):
     #: So many federations at the end are further seeds of the configurations that may be the best
     #: (`fedtune.decisions.confirmation`), among the `trials` or within the `budget`.
     confirm: Count = 0
+    #: So many of the first trials end before the first rung, and the best of these runs to its end
+    #: (`fedtune.decisions.initial_design`).
+    initial: Count = 0
     #: What earlier searches say of the model of the estimate, as it was when the search began
     #: (`fedtune.planning.earlier_searches`).
     learnt: Annotated[Learnt | None, Must("runs, lengths, noises and shared, or null", none_or(is_record(Learnt)))] = (

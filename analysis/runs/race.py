@@ -92,6 +92,13 @@ def first_of(trial: FrozenTrial) -> int | None:
     return found
 
 
+def is_repeated(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
+    """Whether a trial runs the configuration of an earlier one of the `trials` on the same seed again, to its end
+    (`fedtune.decisions.initial_design`)."""
+    first = first_of(trial)
+    return first is not None and trials[first].user_attrs.get("seed") == trial.user_attrs.get("seed")
+
+
 def trials_named(chosen: Sequence[int]) -> str:
     """The trials that stand for a search by their numbers: `trial 7`, or of several seeds `trials 7, 9 and 12`."""
     *others, last = map(str, sorted(chosen))

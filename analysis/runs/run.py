@@ -399,11 +399,12 @@ class Run:
 
     @cached_property
     def paper(self) -> int | None:
-        """The trial that has the paper's values, where there is one: the one that was begun as that, else one that has
-        all declared defaults, such as a cell of a grid."""
+        """The trial that has the paper's values, where there is one: the one that was begun as that, or by which these
+        ran to their end, else one that has all declared defaults, such as a cell of a grid."""
         begun = next((trial.number for trial in self.frozen if self.origin(trial) == run_folder.PAPER), None)
         if begun is not None or not self.searched:
-            return begun
+            place = None if self.standing is None or begun is None else self.standing.place.get(begun)
+            return begun if self.standing is None or place is None else self.standing.numbers[place]
         known = {item["key"]: item.get("declared") for item in self.searched}
         declared = {key: one["default"] for key, one in known.items() if isinstance(one, Mapping) and "default" in one}
         varied = {item["key"] for item in self.varied}

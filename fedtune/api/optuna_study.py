@@ -18,7 +18,7 @@ from analysis import style
 from analysis.estimate import configuration, sentences, verdict
 from analysis.labels import Labels, number
 from analysis.runs import Run
-from analysis.runs.race import first_of, trials_named
+from analysis.runs.race import first_of, is_repeated, trials_named
 from analysis.tables.typesetting import markdown
 from search_spaces.metrics import SHARES
 from search_spaces.shell import quote
@@ -137,7 +137,8 @@ def _of_trial(run: Run, trial: FrozenTrial, labels: Labels, places: Mapping[Conf
     seeds = _seeds([known["seed"]] if "seed" in known else run.experiment.get("seeds"))
     of, whence = first_of(trial), run.origin(trial)
     lines = [f"{', '.join(filter(None, [ended, seeds]))}."]
-    lines += [f"A further seed of trial {of}."] if of is not None else []
+    again = "Trial {}, run to its end." if is_repeated(trial, run.frozen) else "A further seed of trial {}."
+    lines += [again.format(of)] if of is not None else []
     lines += [f"Its values are {markdown(whence)}."] if whence else []
     lines += [_known(run, trial, labels, places)]
     lines += [f"Error: {markdown(str(known['error']))}"] if known.get("error") else []

@@ -71,7 +71,8 @@ def next_confirmed(begun: Sequence[FrozenTrial], sign: float) -> int | None:
     best, *others = found.ranking
     rivals = [best, *(i for i in others if found.belief.better(i, best) > RISK)][:MOST]
     paper = next((trial.number for trial in known if origin(trial) == run_folder.PAPER), None)
-    places = [i for i in others if found.numbers[i] == paper and found.belief.better(i, best) > GAIN_RISK]
+    place = None if paper is None else found.place.get(paper)
+    places = [i for i in others if i == place and found.belief.better(i, best) > GAIN_RISK]
     if not set(places) <= set(rivals):
         rivals = [*rivals[: MOST - 1], *places]
     return found.numbers[rivals[(len(begun) - len(known)) % len(rivals)]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedtune.decisions import expected_improvement, own_sampler, race
+from fedtune.decisions import expected_improvement, initial_design, own_sampler, race
 from fedtune.decisions.conditions import merged, without
 from fedtune.decisions.expected_improvement import Ahead
 from fedtune.decisions.history import History, Next, Part
@@ -78,6 +78,8 @@ def _by_ei(part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial
     e, conditions = part.experiment, part.space.vary.keys()
     had = [without(trial, conditions).params for trial in begun]
     seen = _configurations(part, known)
+    if e.initial:
+        seen = [*initial_design.compared(seen)]
     running = [without(trial, conditions) for trial in others(begun, known)]
     return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, len(begun), running, most)
 

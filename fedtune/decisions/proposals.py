@@ -6,9 +6,10 @@
 A search proposes what its sampler does (`next_trial.py`). Where it has several conditions, every configuration is run
 under each of them (`conditions.py`): trials are stopped by what trials under the same condition did, and samplers see
 each configuration once. A race (`race.py`) may give a known configuration a further seed in place of a new one, and the
-last trials of a search give further seeds to those that may be the best (`confirmation.py`). Of several methods that
-share a budget `method_allocation.py` proposes the next trial. Of runs that only stand beside one
-another, the cells of a table, the one of which fewest trials have begun is next.
+last trials of a search give further seeds to those that may be the best (`confirmation.py`). Its first trials end
+early, and the best of these runs to its end (`initial_design.py`). Of several methods that share a budget
+`method_allocation.py` proposes the next trial. Of runs that only stand beside one another, the cells of a table, the
+one of which fewest trials have begun is next.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.estimate import configuration as configuration_of
-from fedtune.decisions import confirmation, early_stopping, method_allocation, race
+from fedtune.decisions import confirmation, early_stopping, initial_design, method_allocation, race
 from fedtune.decisions.early_stopping import Later, Never, Rule
 from fedtune.decisions.history import DONE, WAIT, Answer, History, Next
 from fedtune.decisions.next_trial import next_trial, others, proposed_configuration
@@ -51,12 +52,15 @@ def _configuration(history: History, place: int) -> Next | Answer:
     seen = history.seen(place, number)
     if seen is None:
         return WAIT
+    if (again := initial_design.going_on(begun, _trials(seen), e)) is not None:
+        return next_trial(history, place, begun[again], {run_folder.OF: again})
     first = part.crossed.first(number)
     origin: Mapping[str, Any]
     if first < number:  # under a further condition the configuration is that of the first one
         trial, origin = begun[first], {key: value for key, value in begun[first].user_attrs.items() if key == "from"}
     else:
-        point = part.points.of(part.crossed.place(number))
+        new = number - sum(race.is_further(trial) for trial in begun)
+        point = part.points.of(part.crossed.place(new))
         trial, origin = proposed_configuration(history, place, _trials(seen), point)
     own = {"seed": e.seeds[number]} if e.kind == "run" else {}
     return next_trial(history, place, trial, {**own, **origin})
@@ -79,6 +83,8 @@ def _federation(history: History, place: int) -> Next | Answer:
     if seen is None:
         return WAIT
     known = _trials(seen)
+    if (again := initial_design.going_on(begun, known, e)) is not None:
+        return next_trial(history, place, begun[again], {run_folder.OF: again, "seed": begun[again].user_attrs["seed"]})
     running = others(begun, known)
     new = number - sum(race.is_further(trial) for trial in begun[e.taken :])
     more, again = part.points.more(new), None
@@ -95,9 +101,10 @@ def _one_seed(history: History, place: int, trial: FrozenTrial, attributes: Mapp
     """The trial of a configuration on its next seed: on the same one it would only give the same value again, whoever
     proposed it."""
     key = configuration_of(trial)
-    same = [other.number for other in history.of(place) if configuration_of(other) == key]
-    own: dict[str, Any] = {"seed": further_seed(history.parts[place].experiment.seeds, len(same))}
-    own |= {run_folder.OF: same[0]} if same else {}
+    same = [other for other in history.of(place) if configuration_of(other) == key]
+    seeds = {other.user_attrs["seed"] for other in same}
+    own: dict[str, Any] = {"seed": further_seed(history.parts[place].experiment.seeds, len(seeds))}
+    own |= {run_folder.OF: same[0].number} if same else {}
     return next_trial(history, place, trial, {**own, **attributes})
 
 
@@ -121,12 +128,15 @@ def stop_rule(history: History, place: int, number: int) -> Rule:
     # A method is judged by its paper's values, so these always run to their end.
     known = [] if allocation is not None else _trials(seen)
     here = part.space.condition_of(trial.params)
-    alike = [one for one in known if not race.is_further(one) and part.space.condition_of(one.params) == here]
+    once = initial_design.once(known, history.of(place))
+    alike = [one for one in once if part.space.condition_of(one.params) == here]
     found: Rule = Never()
     if e.scheduler != "none":
         curves_alike = [history.curve(place, one) for one in alike]
         found = early_stopping.rule(
             e.scheduler, curves_alike, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor
         )
+    if number < e.initial:
+        return initial_design.First(initial_design.last_round(e.grace))
     before = trial.user_attrs.get(run_folder.WENT_ON)
     return Later(before, found) if isinstance(before, int) else found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.auto.record import AutoRecord, Candidate, Excluded
 from fedtune import option
+from fedtune.decisions import initial_design
 from fedtune.options import MAX_TRIALS, AutoRequest, Sampler, SearchRequest
 from fedtune.planning import auto_budget, checks
 from fedtune.planning.auto_budget import Options, budgeted, shown, within_budget
@@ -379,9 +380,8 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
         raise Unable(why)
     # The conditions are those of the request, so what the paper has under its own is not set beside it.
     space = dataclasses.replace(planned.space, published=None, profiles={})
-    return dataclasses.replace(
-        planned, experiment=dataclasses.replace(planned.experiment, part=True, early=0), space=space
-    )
+    experiment = dataclasses.replace(initial_design.without(planned.experiment), part=True, early=0)
+    return dataclasses.replace(planned, experiment=experiment, space=space)
 
 
 def _local_training(name: str, space: str) -> dict[str, Value]:

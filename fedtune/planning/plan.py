@@ -15,7 +15,7 @@ from typing import Any
 
 from analysis.runs.conditions import named, show
 from fedtune import option
-from fedtune.decisions import own_sampler
+from fedtune.decisions import initial_design, own_sampler
 from fedtune.decisions.confirmation import LEAST, federations
 from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grace
 from fedtune.decisions.optuna_samplers import EI, SAMPLERS, usual
@@ -84,6 +84,8 @@ class Budget:
     seed_rounds: int
     #: Federations at the end that confirm.
     confirm: int = 0
+    #: First trials that end at the first rung.
+    initial: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,10 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
     alone = warm_start.NONE in option.several(request.warm_start)
     said = None if alone else said_before(subject.folder, experiment, space, facts)
     made, facts = dataclasses.replace(experiment, learnt=said, **start.fields), {**facts, **start.facts}
+    if made.taken:  # the search does not begin with nothing
+        made = initial_design.without(made)
     notes = (
-        *_notes(request, experiment, space),
+        *_notes(request, made, space),
         *_few_validated(experiment, checked),
         *_slow_arithmetic(space, checked),
         *_at_once(request, made),
@@ -204,6 +208,7 @@ def _search(request: SearchRequest, settings: Settings | None, problems: list[st
         grace=budget.grace,
         budget=budget.seed_rounds,
         confirm=budget.confirm,
+        initial=budget.initial,
         time=time,
         log=_trackers(request),
         **_given(request),
@@ -282,15 +287,19 @@ def budgeted(request: SearchRequest, settings: Settings, metrics: int, problems:
     confirm = federations(trials * (seeds if races else 1)) if confirms and wanted else 0
     if request.confirm and confirms and not confirm:
         problems.append(sentence("trials", f"at least {LEAST} where confirm is true", trials, "--trials"))
+    single = sampler == EI and scheduler == "asha" and not races and seeds == 1 and can_race
+    grace = default_grace(rounds, REDUCTION)
+    initial = initial_design.size(trials, rounds, grace, REDUCTION) if single else 0
     return Budget(
         sampler,
         scheduler,
         trials,
         rounds,
-        default_grace(rounds, REDUCTION),
+        grace,
         search_seeds(request.seed, most),
         trials * rounds * seeds if races else 0,
         confirm,
+        initial,
     )
 
 
@@ -385,6 +394,11 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
         notes.append(
             f"A race: every configuration begins with one seed, and gets up to {len(e.seeds)} where they are worth it; "
             f"--no-race gives each of them all."
+        )
+    if e.initial:
+        notes.append(
+            f"The first {e.initial} trials end after round {initial_design.last_round(e.grace)}; then the best of them "
+            "runs to its end, as a trial of its own."
         )
     if e.confirm:
         what = "the last fifth of its budget" if e.races else f"the last {e.confirm} of {e.trials} trials"

@@ -19,7 +19,8 @@ from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from benchmarks.replay.trials import Trials
 from fedtune.decisions.early_stopping import Rule, default_grace
 from fedtune.decisions.history import Part
-from fedtune.decisions.optuna_samplers import usual
+from fedtune.decisions.initial_design import size
+from fedtune.decisions.optuna_samplers import EI, usual
 from fedtune.execution.queue import Queue
 from fedtune.machine.resources import early, lag
 from fedtune.options import FIXED_UP_TO
@@ -169,6 +170,9 @@ def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:
         "first": () if paper is None else ({"from": PAPER, "values": paper},),
     }
     fields |= {"reduction_factor": 3, "grace": default_grace(setting.rounds, 3)}
+    made = fields | changes
+    if each == 1 and made["sampler"] == EI and not made.get("part") and len(made.get("seeds", ())) < 2:
+        fields |= {"initial": size(fields["trials"], setting.rounds, made["grace"], made["reduction_factor"])}
     if "lag" not in changes:
         order = ARRIVAL if setting.slots > FIXED_UP_TO else FIXED
         fields |= {"order": order, "lag": lag(setting.slots), "early": early(setting.slots)}

@@ -77,7 +77,12 @@ def test_the_papers_values_are_confirmed_until_they_are_told_by_far(
 ) -> None:
     """Trial 7 is the best; `chances` are those of 5, 8, 9, 4 and 6 to be better."""
     belief = SimpleNamespace(better=lambda i, best: chances[i - 1])
-    found = SimpleNamespace(ranking=[0, 1, 2, 3, 4, 5], numbers=(7, 5, 8, 9, 4, 6), belief=belief)
+    found = SimpleNamespace(
+        ranking=[0, 1, 2, 3, 4, 5],
+        numbers=(7, 5, 8, 9, 4, 6),
+        belief=belief,
+        place={n: i for i, n in enumerate((7, 5, 8, 9, 4, 6))},
+    )
     monkeypatch.setattr(confirmation, "standing", lambda known, sign: found)
     begun = [SimpleNamespace(number=n, user_attrs={}) for n in range(10)]
     begun[paper].user_attrs["from"] = run_folder.PAPER

@@ -1,0 +1,122 @@
+"""The initial design of a search: many trials that end early, of which the best goes on.
+
+Early stopping compares a trial with those before it, so the first one runs to its end, and so does a later one as long
+as it is better. A search that begins so has tried little after its first few federations, and the paper's values take
+the first of them, which are often poor on other data. So its first trials, `Experiment.initial` of them, all end in the
+round before the first rung: a successive halving of their own (Jamieson and Talwalkar 2016), with one rung. They are
+the paper's values, others that fill the space (`sampling.spread`), and as soon as `LEAST` have ended what the sampler
+proposes by their values in that round (`compared`). When all have ended, the best of them runs to its end. It does so
+as a further trial of the same values on the same seed (`run_folder.OF`), which has the same first rounds again. Until
+a second one has run to its end, proposals compare the values of that early round. docs/defaults.md has what that is
+worth.
+
+It is for the sampler `ei` with asynchronous successive halving and trials of one seed; a race gives its seeds in a way
+of its own, and other samplers were not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from analysis.runs.race import first_of, is_repeated
+from fedtune.decisions.early_stopping import Curve, rungs
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from fedtune.record.experiment import Experiment
+
+#: So many trials at most, one of so many that the search has, and the rounds of so many federations.
+MOST, SHARE, FEDERATIONS = 10, 3, 2
+#: With fewer no best one is to be chosen; after so many the sampler proposes.
+FEWEST, LEAST = 3, 5
+
+
+def size(trials: int, rounds: int, grace: int, reduction: int) -> int:
+    """How many trials the initial design of a search of so many `trials` has; 0 where none could be left out, or where
+    trials are not stopped early."""
+    if not rungs(rounds, grace, reduction) or grace < 2:
+        return 0
+    found = min(MOST, trials // SHARE, FEDERATIONS * rounds // last_round(grace))
+    return found if found >= FEWEST else 0
+
+
+def last_round(grace: int) -> int:
+    """The round after which a trial of the design ends. grace: the first rung."""
+    return grace - 1
+
+
+def without(experiment: Experiment) -> Experiment:
+    """The same experiment without such a design."""
+    return replace(experiment, initial=0)
+
+
+@dataclass(frozen=True)
+class First:
+    """The rule of a trial of the design, which ends after round `last`."""
+
+    last: int
+
+    def stops(self, round_: int, curve: Curve) -> bool:
+        return round_ >= self.last
+
+    def may_stop(self, round_: int) -> bool:
+        return round_ >= self.last
+
+
+def going_on(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], experiment: Experiment) -> int | None:
+    """The trial of the design whose configuration runs to its end next; None where none does, or not yet.
+
+    begun: all trials of the search; known: those that have ended and that the next one may look at."""
+    e = experiment
+    design = {trial.number: trial for trial in begun[: e.initial]}
+    ended = {trial.number for trial in known}
+    if not design or len(design) < e.initial or not design.keys() <= ended:
+        return None
+    if any(is_repeated(trial, begun) for trial in begun):
+        return None
+    values = {
+        number: e.signs[0] * trial.intermediate_values[max(trial.intermediate_values)]
+        for number, trial in design.items()
+        if trial.state.name == "PRUNED" and trial.intermediate_values
+    }
+    able = [number for number, value in values.items() if math.isfinite(value)]
+    return min(able, key=lambda number: (-values[number], number), default=None)
+
+
+def once(known: Sequence[FrozenTrial], begun: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Of the `known` trials every configuration on its first seed: the trial of the design, or the one by which it ran
+    to its end. begun: all trials of the search."""
+    again = {first_of(trial): trial for trial in known if is_repeated(trial, begun)}
+    return [again.get(trial.number, trial) for trial in known if first_of(trial) is None]
+
+
+def compared(known: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:
+    """The trials as the sampler is to see them. As long as fewer than two ran to their end nothing is known of what
+    trials end with; so they count as if each had ended after the last round that all of them have, those that failed
+    apart. The same trials where two ran to their end, or where fewer than `LEAST` have ended."""
+    from optuna.trial import TrialState, create_trial
+
+    measured = [trial for trial in known if trial.state != TrialState.FAIL and trial.intermediate_values]
+    if len(known) < LEAST or not measured or sum(trial.state == TrialState.COMPLETE for trial in known) > 1:
+        return known
+    last = min(max(trial.intermediate_values) for trial in measured)
+    found = []
+    for trial in known:
+        if trial.state != TrialState.FAIL and trial.intermediate_values:
+            curve = {round_: value for round_, value in trial.intermediate_values.items() if round_ <= last}
+            number, kinds = trial.number, trial.distributions
+            trial = create_trial(
+                state=TrialState.COMPLETE,
+                value=curve[max(curve)],
+                params=trial.params,
+                distributions=kinds,
+                intermediate_values=curve,
+                user_attrs=trial.user_attrs,
+            )
+            trial.number = number
+        found.append(trial)
+    return found
