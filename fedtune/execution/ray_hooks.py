@@ -1,6 +1,6 @@
-"""What Ray Tune asks besides the next trial: a `Stopper` whether to end, a scheduler that is told why a process died, a
-`ProgressReporter` that keeps Tune silent, how a searcher is saved, and a `Callback` that lets go of trials which have
-ended."""
+"""What Ray Tune asks besides the next trial: a `Stopper` whether to end, a scheduler that is told why a process died
+and takes back what was asked of a machine that is gone, a `ProgressReporter` that keeps Tune silent, how a searcher is
+saved, and a `Callback` that lets go of trials which have ended."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ray.tune import Callback, ProgressReporter
+from ray.tune import ProgressReporter
+from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
@@ -29,12 +31,27 @@ class LeaveTune(BaseException):
 
 class InOrder(FIFOScheduler):
     """Trials start in their order, as without a scheduler; of all that Tune calls, only a scheduler hears of a death
-    before the searcher does."""
+    before the searcher does, and can take back what was asked for."""
 
-    def __init__(self, said: dict[str, str]) -> None:
-        """said: where to write what Ray says of a process that died, by the trial's name there."""
+    def __init__(self, said: dict[str, str], take_back: Callable[[Sequence[str]], Collection[str]]) -> None:
+        """said: where to write what Ray says of a process that died, by the trial's name there. take_back: is told the
+        names of the trials that have yet to start, and says which of them are not asked for any more."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self._said = said
+        self._said, self._take_back = said, take_back
+        #: Trials that have yet to start, in their order. (Tune's own scheduler goes through all that ever were.)
+        self._waiting: dict[str, Any] = {}
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        self._waiting[trial.trial_id] = trial
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        self._waiting = {name: trial for name, trial in self._waiting.items() if trial.status == Trial.PENDING}
+        for name in self._take_back(tuple(self._waiting)):
+            trial = self._waiting.pop(name)
+            if trial in tune_controller._staged_trials:  # else Tune would keep a process ready for it
+                tune_controller._unstage_trial_with_resources(trial)
+            tune_controller.stop_trial(trial)
+        return next(iter(self._waiting.values()), None)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         try:
@@ -113,15 +130,20 @@ class UnsavedSearcher(Searcher):
         return Searcher, ()
 
 
-class EndedTrials(Callback):
-    """Lets go of what a trial of Tune holds that has ended: its request, its results with the statistics that Tune
-    makes of them, and its folder. Tune keeps the trial itself until a session ends, however many there are, and nobody
-    asks it for any of this; the run directory has it all. For the same reason no table is made of all trials in the
-    end."""
+class EndedTrials(TrialProgressCallback):
+    """Takes the place of what prints every result of Tune's, and prints nothing. Lets go of what a trial of Tune holds
+    that has ended: its request, its results with the statistics that Tune makes of them, and its folder. Tune keeps the
+    trial itself until a session ends, however many there are, and nobody asks it for any of this; the run directory has
+    it all. For the same reason no table is made of all trials in the end."""
 
     def __init__(self) -> None:
+        super().__init__()
         #: One description of where Tune writes, for all of them: that of the first, whose folder stays.
         self._storage: Any = None
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None: ...
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._let_go(trial)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from fedtune.execution.ray_hooks import (
     folder_name,
 )
 from fedtune.execution.retries import Death, Retries
-from fedtune.execution.shares import Shares
+from fedtune.execution.shares import PATIENCE, NoRoom, Shares
 from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerWatch
@@ -77,6 +77,8 @@ class TuneSession(UnsavedSearcher):
         #: Those that were put back: their memory did not suffice or their process died, so they go on by themselves.
         self._apart: set[int] = set()
         self._shares = Shares(placement, cards=cluster.cards)
+        #: The count of machines for which it was seen last that every trial waits for one that is there.
+        self._checked: Sequence[cluster.Slots] = ()
         #: How trials go on whose processes died, and what Ray said of each that did, by its name there.
         self._retries = Retries(self._shares)
         self._said: dict[str, str] = {}
@@ -101,7 +103,7 @@ class TuneSession(UnsavedSearcher):
                 tune.with_resources(Trial, resources),
                 tune_config=tune.TuneConfig(
                     search_alg=self,
-                    scheduler=InOrder(self._said),
+                    scheduler=InOrder(self._said, self.take_back),
                     num_samples=-1,
                     reuse_actors=True,
                     trial_dirname_creator=folder_name,
@@ -136,7 +138,7 @@ class TuneSession(UnsavedSearcher):
         self._home = cluster.run_home(name, runs, sorted(datasets), parts[0].experiment.data_dir)
         self._environment = dataclasses.replace(self._environment, home=name)
 
-    # What Ray calls: `suggest`, `on_trial_result` and `on_trial_complete`.
+    # What Ray calls: `suggest`, `take_back`, `on_trial_result` and `on_trial_complete`.
 
     def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
         if self.end.stop_all():
@@ -178,10 +180,37 @@ class TuneSession(UnsavedSearcher):
         known, slots = bool(self._shares.slots), self._shares.count()
         if slots is not None and (len(slots) > 1 or known or (self.placement.gpus > 0 and slots[0].gpus > 1)):
             self.watch.say(cluster.told(slots, self.placement.gpus, self.placement.by_kind))
+            if not any(one.slots for one in slots):
+                self.watch.say(f"The search waits {PATIENCE / 60:g} minutes for a machine with room for a trial.")
             with self.end.keeping_failures():
                 for part in self.queue.parts:
                     ran_on(part.folder, [one._asdict() for one in slots])
         return max(1, sum(one.slots for one in self._shares.slots))
+
+    def take_back(self, waiting: Sequence[str]) -> list[str]:
+        """Of the trials that have yet to start, by Ray's names, those that are not asked for any more, as the machines
+        are gone on which they could be. They wait to be asked for on others."""
+        if self.placement.address is None:
+            return []
+        self._room()
+        found: list[str] = []
+        with self.end.keeping_failures():
+            if self._shares.without_room > PATIENCE:
+                raise NoRoom(
+                    f"No machine of the cluster has had room for a trial for {PATIENCE / 60:g} minutes. The search "
+                    f"stopped and keeps what was written; no trial was scored by this. Then go on with "
+                    f"`{self.end.lost.again}`."
+                )
+            if self._shares.slots is not self._checked:
+                self._checked = self._shares.slots
+                found = [name for name in waiting if self._shares.misplaced(self._live[name].values())]
+            for name in found:
+                for number in self._live.pop(name).values():
+                    self._shares.started(number)
+                    self.queue.again(number, None)
+                    self.watch.put_back(number)
+                    self.watch.say(f"Trial {number} waited for a machine that is gone; it is placed on another one.")
+        return found
 
     def _job(self, proposal: Proposal) -> Any:
         from trainables.worker.job import Job

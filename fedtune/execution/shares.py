@@ -16,11 +16,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fedtune.machine import cluster, resources
 from fedtune.machine.resources import Machine, Share
 from fedtune.record.experiment import Placement
+from search_spaces.errors import UserError
 
 #: While a trial waits for a larger share, so many others begin for each one that runs at once; then they wait too.
 PASSING = 2
 #: After so many seconds it is counted again how many trials the machines have room for.
 COUNTED_EVERY = 5.0
+#: For so many seconds a search waits for a machine with room for a trial: a cluster may start one, which takes minutes.
+PATIENCE = 600.0
+
+
+class NoRoom(UserError):
+    """No machine of the cluster has had room for a trial for `PATIENCE` seconds. Exit code 3."""
+
+    exit_code = 3
 
 
 class Shares:
@@ -43,6 +52,8 @@ class Shares:
         self._of: dict[int, Share] = {}
         #: When it was last counted how many trials fit on which machine, and how many did.
         self._counted, self.slots = -math.inf, list[cluster.Slots]()
+        #: When one was there at that time, or, before any was, when it was counted first.
+        self._roomy = math.inf
         #: Trials with another share than usual that have yet to start, and how many others began while one waited.
         self._awaited: set[int] = set()
         self._passed = 0
@@ -55,10 +66,17 @@ class Shares:
             return None
         before, self._counted = self.slots, now
         self.slots = cluster.slot_map(self._usual.cpus, self._usual.gpus, self._by_kind)
+        if self._roomy == math.inf or any(one.slots for one in self.slots):
+            self._roomy = now
         if self.slots == before:
             return None
         self.machines = [Machine(one.cores, one.gpus, one.gpu) for one in self.slots]
         return self.slots
+
+    @property
+    def without_room(self) -> float:
+        """For how many seconds no machine had room for a trial of the usual share when it was counted last."""
+        return max(0.0, self._counted - self._roomy)
 
     def __getitem__(self, number: int) -> Share:
         return self._of[number]
@@ -99,6 +117,20 @@ class Shares:
             if taken[kind] < room[kind] if as_usual else resources.fit([*used, share], self.machines):
                 return share
         return None
+
+    def misplaced(self, waiting: Iterable[int]) -> list[int]:
+        """Of trials that have yet to start, those whose share no machine has any more, even when it is empty, and that
+        can have another one. Ray would let them wait for ever: it says some ten seconds after the death of a machine
+        that it is gone, and until then trials are asked for there."""
+        return [number for number in waiting if not self._exists(self._of[number]) and self._elsewhere(number)]
+
+    def _elsewhere(self, number: int) -> bool:
+        share = self._of[number]
+        other = self._beside([]) if self._is_usual(share) else self._within(share)
+        return other is not None and self._exists(other)
+
+    def _exists(self, share: Share) -> bool:
+        return resources.fit([share], self.machines)
 
     def started(self, number: int) -> None:
         """A trial has begun, or has ended before it did."""

@@ -1,11 +1,13 @@
 """`--slots auto` on a cluster of three nodes of Ray on this machine: federations are timed on the node of each kind of
 GPU (GPUs are declared only, so what times them there is a stand-in), trials then are on each card as many as was best
-for its kind; and on cores real federations are timed on another node."""
+for its kind; on cores real federations are timed on another node; and trials of a kind of GPU that is lost go on on
+another one, or wait for one to come."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -87,19 +89,73 @@ print(json.dumps({"kept": kept, "notes": planned.notes, "refused": refused, "cor
 """
 
 
-def test_one_machine_of_each_kind_is_measured(toy: Path, tmp_path: Path) -> None:
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16), "RAY_worker_niceness": "0"}
-    settings["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", SEARCHES, str(toy)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=settings,
-        timeout=500,
+#: The first search loses its T4 in round 2, the second one its H100, which is all that is left; then another joins.
+LOSSES = """
+import sys
+import threading
+import time
+from pathlib import Path
+from ray import cloudpickle
+from ray.cluster_utils import Cluster
+from fedtune.api.search import carry_out, driven
+from fedtune.decisions.history import Part
+from fedtune.execution import ray_session
+from fedtune.options import Progress
+from fedtune.planning.plan import Plan
+from search_spaces.errors import UserError
+from tests.fedtune import fake
+from tests.fedtune.conftest import experiment, space
+
+cloudpickle.register_pickle_by_value(fake)
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+def add_node(kind):
+    return cluster.add_node(num_cpus=2, num_gpus=1, resources={f"accelerator_type:{kind}": 1})
+nodes = {kind: add_node(kind) for kind in ("H100", "T4")}
+
+def asked(name, trials, together, lost):
+    folder = Path(name).absolute()
+    values = {"resource": "GPU", "needs": 0, "hungry_below": 0, "diary": f"{folder}.diary", "together": together}
+    def lose():
+        diary = Path(f"{folder}.diary")
+        while not diary.exists() or diary.read_text().count('"round": 2') < together:
+            time.sleep(0.05)
+        cluster.remove_node(nodes[lost], allow_graceful=False)
+    threading.Thread(target=lose, daemon=True).start()
+    made = experiment(
+        folder, trials=trials, rounds=5, scheduler="none", sampler="random", order="arrival", address=cluster.address,
+        values=values | {"sleep": 1.0, "rounds": 5}, concurrency=4, cpus_per_trial=1.0, gpus_per_trial=1.0,
+        gpus_by_kind={"H100": 0.5, "T4": 1.0},
     )
+    return Plan(folder, made, space(), {}, (), {})
+
+shown = Progress(plain=True, simulate=fake.Hungry)
+result = carry_out(asked("kind", 4, 3, "T4"), shown)
+assert result.counts == {"COMPLETE": 4}, result
+ray_session.PATIENCE = 3.0
+left = asked("all", 2, 2, "H100")
+try:
+    carry_out(left, shown)
+except UserError as error:
+    print(error.exit_code, error)
+add_node("A10G")
+result = driven(Part(left.folder, left.experiment, left.space), (), shown)
+assert result.counts == {"COMPLETE": 2}, result
+"""
+
+
+def searches(script: str, folder: Path, *given: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """What a process printed that ran such a script of a cluster of its own, without an error."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16), "RAY_worker_niceness": "0", **settings}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-c", script, *given]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=500)
     assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_one_machine_of_each_kind_is_measured(toy: Path, tmp_path: Path) -> None:
+    done = searches(SEARCHES, tmp_path, str(toy))
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["kept"] == {
         "concurrency": 4 + 2,
@@ -125,3 +181,22 @@ def test_one_machine_of_each_kind_is_measured(toy: Path, tmp_path: Path) -> None
     assert (cores["cores"], cores["gpus_per_trial"]) == (8, 0.0) and cores["peak_mib"] > cores["private_mib"] > 50
     assert all(row["trials_per_hour"] > 0 for row in cores["table"])
     assert "--slots auto has waited 0 minutes for " in found["refused"] and "4 cores and a GPU" in found["refused"]
+
+
+def test_trials_of_a_lost_kind_go_on_on_another(tmp_path: Path) -> None:
+    """They are asked for on the lost machine again, as Ray notices its death seconds later; that is taken back."""
+    done = searches(LOSSES, tmp_path, RAY_health_check_period_ms="1000")
+    said = re.findall(r"Trial (\d) (stopped after round|waited for a machine that is gone)", done.stderr)
+    assert [what.split()[0] for _, what in said] == ["stopped", "waited", "stopped", "stopped"], done.stderr
+    assert said[0][0] == said[1][0]
+    notes = [json.loads(line) for line in (tmp_path / "kind.diary").read_text().splitlines()]
+    on = {note["alpha"]: [other for other in notes if other["alpha"] == note["alpha"]] for note in notes}
+    shares = sorted([note["share"] for note in of_trial] for of_trial in on.values())
+    assert len(on) == 4 and [set(of_trial) for of_trial in shares] == 3 * [{0.5}] + [{0.5, 1.0}], shares
+    assert sorted(shares[3], reverse=True) == shares[3], "from the T4 to the H100"
+    assert "There is room for 0 trials at once: " in done.stderr
+    assert "The search waits 0.05 minutes for a machine with room for a trial." in done.stderr
+    assert "3 No machine of the cluster has had room for a trial for 0.05 minutes. The search stopped" in done.stdout
+    assert f"no trial was scored by this. Then go on with `fedtune resume {tmp_path}/all`." in done.stdout
+    notes = [json.loads(line) for line in (tmp_path / "all.diary").read_text().splitlines()]
+    assert sorted(note["round"] for note in notes if note["share"] == 1.0)[-1] == 5, "on the machine that joined"

@@ -11,6 +11,7 @@ import pytest
 from fedtune.execution import retries
 from fedtune.execution.retries import RETRIES, Cause, Death, Retries, cause, crashes, memory_kills
 from fedtune.execution.shares import Shares
+from fedtune.machine.cluster import Slots
 from fedtune.machine.resources import Machine, Share
 from fedtune.record.experiment import Placement
 from search_spaces import run_folder
@@ -296,6 +297,42 @@ def test_kinds_that_join_and_leave() -> None:
     assert not shares.room(None, live)
     shares.machines = []
     assert shares.room(None, []) and shares.begin(12, None, []) == Share(1.0, 0.5), "it waits for a machine of any kind"
+
+
+def test_what_was_asked_of_a_lost_machine_is_taken_back_where_another_is_there() -> None:
+    """Else a trial waits for ever that was asked for on a machine before Ray noticed that it is gone."""
+    shares = by_kind()
+    waiting = list(range(8))
+    for number in waiting:
+        shares.begin(number, Share(1.0, 1.0, "T4") if number == 7 else None, waiting[:number])
+    on = {kind: [number for number in waiting if shares[number].kind == kind] for kind in ("H100", "T4")}
+    assert len(on["H100"]) > 1 < len(on["T4"]) and shares.misplaced(waiting) == []
+    shares.machines = KINDS[:1]
+    assert shares.misplaced(waiting) == on["T4"] and shares.misplaced(on["H100"]) == []
+    shares.machines = KINDS[3:]
+    assert shares.misplaced(waiting) == [], "no machine has a GPU: they wait for one"
+    shares.machines = [Machine(8, 1, "A10G")]
+    assert shares.misplaced(waiting) == waiting
+    shares = Shares(Placement("auto", 4, 4.0, 0.0), [Machine(16, 0)])
+    shares.begin(0, None)
+    shares.begin(1, Share(8.0, 0.0), [0])
+    shares.machines = [Machine(4, 0)]
+    assert shares.misplaced([0, 1]) == [1], "with all the cores there are now"
+    shares.machines = [Machine(2, 0)]
+    assert shares.misplaced([0]) == [], "there is no smaller share than the usual one"
+
+
+def test_it_is_counted_how_long_no_machine_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slots = [100.0], [Slots("a", "", 8, 1, "T4", 2)]
+    monkeypatch.setattr("fedtune.execution.shares.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fedtune.machine.cluster.slot_map", lambda *given: list(slots))
+    shares = by_kind()
+    found = []
+    for seconds, there in ((0, 0), (10, 0), (20, 2), (30, 2), (40, 0), (43, 0), (50, 0), (60, 1)):
+        now[0], slots[0] = 100.0 + seconds, slots[0]._replace(slots=there)
+        shares.count()
+        found.append(shares.without_room)
+    assert found == [0, 10, 0, 0, 10, 10, 20, 0]
 
 
 def test_for_lack_of_memory_it_goes_from_its_kinds_share_to_a_whole_card_and_a_larger_one() -> None:
