@@ -134,7 +134,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         [requirements.read(text).metric for text in experiment.require],
         request.keep_images,
     )
-    several = under_conditions(experiment.method, space, checked, experiment.seeds, request.data_dir, problems)
+    several = under_conditions(experiment.method, space, middle, experiment.seeds, request.data_dir, problems)
     facts = {**checked.facts, **several}
     if (own := sampler_file(experiment.sampler)) is not None:
         facts["sampler_file"] = own
@@ -152,10 +152,9 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         threads=packing.threads,
     )
     if not isinstance(request, SearchRequest):
-        experiment = dataclasses.replace(experiment, values=checked.values)
         notes = (*subject.notes, *_notes_of_final_run(experiment, facts))
-        space = dataclasses.replace(space, fix=checked.values)
-        return Plan(subject.folder, experiment, space, facts, notes, checked.values)
+        space = dataclasses.replace(space, fix=experiment.values)
+        return Plan(subject.folder, experiment, space, facts, notes, middle)
     start = known(experiment, space, facts, earlier)
     alone = warm_start.NONE in option.several(request.warm_start)
     said = None if alone else said_before(subject.folder, experiment, space, facts)
@@ -173,9 +172,9 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
     )
     if request.slots == AUTO:
         packed = pack_auto.packed if request.address is None else pack_cluster.packed
-        made, facts["packing"], lines = packed(made, checked.values, request)
+        made, facts["packing"], lines = packed(made, middle, request)
         notes = (*notes, *lines)
-    return Plan(subject.folder, made, space, facts, notes, checked.values, start.taken)
+    return Plan(subject.folder, made, space, facts, notes, middle, start.taken)
 
 
 # -- a search ----------------------------------------------------------------------------------------------------------

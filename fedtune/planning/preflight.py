@@ -24,10 +24,8 @@ LARGE_IMAGES = 28
 
 @dataclass(frozen=True)
 class Checked:
-    """A configuration that can be run."""
+    """What is known of a configuration that can be run."""
 
-    #: Every parameter of it.
-    values: Mapping[str, Value]
     #: What is recorded with the run: `method_title`, the `dataset`'s name and hash, the `partition`'s hash by seed, and
     #: `method_file` and `model_file` of what is in a user's own files.
     facts: Mapping[str, Any]
@@ -48,20 +46,20 @@ def preflight(
     required: Sequence[str] = (),
     keep_images: bool = False,
 ) -> Checked:
-    """Completes and checks `values`, then builds their federation once. So a missing data set, an impossible
-    federation, one of `metric` or of `required` that is not measured, or that there is no image for `keep_images` is
-    found before anything is created.
+    """Checks `values`, every parameter of a configuration, then builds its federation once. So a missing data set, an
+    impossible federation, one of `metric` or of `required` that is not measured, or that there is no image for
+    `keep_images` is found before anything is created.
 
     It is built on the CPU, whatever `device` it will run on (None stands for a cluster), and only where `problems` is
     empty. Whatever is found is added to `problems`."""
     from trainables import registry
 
     try:
-        values = registry.possible(method, values).values
+        registry.possible(method, values)
     except UserError as error:
         problems.extend(error.problems)
     if problems:
-        return Checked(values, {})
+        return Checked({})
     import torch
 
     from trainables import data, own_code
@@ -90,12 +88,12 @@ def preflight(
             one_round()
     except UserError as error:
         problems.extend(error.problems)
-        return Checked(values, {})
+        return Checked({})
     except Exception as error:
         if not is_own_file or isinstance(error, OSError | MemoryError):
             raise
         problems.append(f"The first round of {method} fails: {own_code.told(error)}. No run was created.")
-        return Checked(values, {})
+        return Checked({})
 
     if keep_images:
         problems.extend(_no_images(built))
@@ -107,9 +105,7 @@ def preflight(
     }
     facts |= registry.own_files_of(built.method.name, values)
     validation = 0 if built.data.validation is None else len(built.data.validation.indices)
-    return Checked(
-        values, facts, validation, device == "cpu" and values["precision"] == "fp32" and _bfloat16_pays(built)
-    )
+    return Checked(facts, validation, device == "cpu" and values["precision"] == "fp32" and _bfloat16_pays(built))
 
 
 def _bfloat16_pays(built: Simulation) -> bool:
@@ -206,7 +202,7 @@ def _unmeasured(
 def under_conditions(
     method: str,
     space: Space,
-    checked: Checked,
+    values: Mapping[str, Value],
     seeds: Sequence[int],
     data_dir: str | None,
     problems: list[str],
@@ -214,14 +210,14 @@ def under_conditions(
     """Builds the data of every condition once, so that a data set that cannot be had, or an impossible federation, is
     found before anything is created. Returns what is recorded where data sets are varied: `datasets`, hashes by name.
 
-    Does nothing where there are `problems` already; what is found is added to them."""
+    values: every parameter. Does nothing where there are `problems` already; what is found is added to them."""
     conditions = space.conditions()
     if problems or len(conditions) < 2:
         return {}
     found: dict[str, str] = {}
     for condition in conditions:
         try:
-            found |= _hash_by_name(method, {**checked.values, **condition}, seeds[0], data_dir)
+            found |= _hash_by_name(method, {**values, **condition}, seeds[0], data_dir)
         except UserError as error:
             problems += [f"Under the condition {named(condition)}: {problem}" for problem in error.problems]
     return {"datasets": found} if "dataset" in space.vary else {}

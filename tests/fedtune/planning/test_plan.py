@@ -92,6 +92,19 @@ def test_every_value_is_recorded(asked: Callable[..., SearchRequest]) -> None:
     )
 
 
+def test_every_value_of_a_final_run_is_recorded_too(toy: Path, tmp_path: Path) -> None:
+    """Of a method and of an exported file that holds some values: nothing completes them after they were read."""
+    from trainables import registry
+
+    exported = tmp_path / "best.yaml"
+    exported.write_text(yaml.safe_dump(GOOD))
+    for named, lr in (("fedavg", registry.declared("fedavg")["lr"].default), (str(exported), 0.1)):
+        asked = RunRequest(named, dataset=str(toy), seeds=1, set=("clients=3", "partition=iid"), name=tmp_path / "run")
+        made = plan(asked)
+        assert set(made.experiment.values) == set(registry.declared("fedavg")) and made.experiment.values["lr"] == lr
+        assert made.middle == made.space.fix == made.experiment.values
+
+
 def test_unknown_options_are_named() -> None:
     with pytest.raises(TypeError, match="unknown options: lamda, trails"):
         fedtune.search("fedavg", trails=3, lamda=1)
