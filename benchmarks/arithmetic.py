@@ -88,7 +88,7 @@ def accuracies(method: str, values: dict[str, Any], device: str, seeds: Sequence
     precision = values.get("precision", "fp32")
     with Processes(f"accuracy, {method}, {precision}") as processes:
         options = {"method": method, "values": values, "rounds": values["rounds"], "seeds": list(seeds)}
-        processes.start(method, Arm("rounds" if device == "cpu" else "gpu_rounds", options | {"device": device}))
+        processes.start(method, Arm("Rounds" if device == "cpu" else "GpuRounds", options | {"device": device}))
         processes.run([method])
         found = processes.describe(method)["accuracies"]
     return dict(zip(seeds, found, strict=True))

@@ -39,8 +39,8 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Arm:
-    """What one process does: `workload` names a function of `benchmarks.workloads`, `options` are its
-    arguments."""
+    """What one process does: `workload` names a class or function of `benchmarks.workloads`, `options`
+    are its arguments."""
 
     workload: str
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -29,7 +29,7 @@ def main() -> None:
 
     from benchmarks import plain_models, plain_torch, workloads
 
-    if task["workload"] == "plain_rounds":  # before anything of the engine is imported
+    if task["workload"] == "PlainRounds":  # before anything of the engine is imported
         plain_torch.apply()
     plain_models.register()
     torch.set_num_threads(task["threads"])

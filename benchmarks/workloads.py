@@ -1,5 +1,5 @@
-"""What a process of a benchmark can do. Each function prepares and returns an object with `run()`, one unit of work,
-and `describe()`.
+"""What a process of a benchmark can do. Each class here, and each object that a function here returns, has `run()`, one
+unit of work, and `describe()`.
 
 `run()` may return seconds of its own where a part of the work is what is measured.
 """
@@ -92,11 +92,8 @@ class Rounds:
         }
 
 
-def rounds(
-    method: str, values: Mapping[str, Any], rounds: int = 1, device: str = "cpu", seeds: Sequence[int] = (0,)
-) -> Unit:
-    """Whole rounds of a method."""
-    return Rounds(method, values, rounds, device, seeds)
+class PlainRounds(Rounds):
+    """The same in a process whose PyTorch has been made plain (`plain_torch.apply`)."""
 
 
 class SavedRounds(Rounds):
@@ -130,18 +127,13 @@ class SavedRounds(Rounds):
         return super().describe() | {"saved": self.saved}
 
 
-def saved_rounds(method: str, values: Mapping[str, Any]) -> Unit:
-    """Whole rounds of a method with a checkpoint after each, in a trial's folder."""
-    return SavedRounds(method, values)
-
-
 class Beside:
     """A FedAvg round by hand and one of fedtune's, in turn within one process: processes of one program differ in speed
     by several per cent for as long as they live, by the place of their memory, which is as much as fedtune's
     bookkeeping may cost."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self.units: dict[str, Unit] = {"optimised": optimised(values), "fedtune": rounds("fedavg", values)}
+        self.units: dict[str, Unit] = {"optimised": optimised(values), "fedtune": Rounds("fedavg", values)}
         self.seconds: dict[str, list[float]] = {name: [] for name in self.units}
 
     def run(self) -> None:
@@ -152,11 +144,6 @@ class Beside:
 
     def describe(self) -> dict[str, Any]:
         return {"seconds": self.seconds}
-
-
-def beside(values: Mapping[str, Any]) -> Unit:
-    """What fedtune's bookkeeping costs."""
-    return Beside(values)
 
 
 class ClientPhases:
@@ -180,11 +167,6 @@ class ClientPhases:
         return {"seconds": self.seconds, "server": self.server}
 
 
-def client_phases(trials: Mapping[str, Sequence[Any]]) -> Unit:
-    """What a client phase costs under each method."""
-    return ClientPhases(trials)
-
-
 class BareTrials:
     """Stand-in trials one after the other, without anything around them."""
 
@@ -201,11 +183,6 @@ class BareTrials:
 
     def describe(self) -> dict[str, Any]:
         return {}
-
-
-def bare_trials(trials: int, rounds: int, products: int) -> Unit:
-    """What a search runs, without the search."""
-    return BareTrials(trials, rounds, products)
 
 
 class BareFederations:
@@ -226,17 +203,18 @@ class BareFederations:
         return {}
 
 
-def bare_federations(trials: int, rounds: int, values: Mapping[str, Any]) -> Unit:
-    """What a search of federations runs, without the search."""
-    return BareFederations(trials, rounds, values)
-
-
 class GpuRounds(Rounds):
     """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done. In tests it may be the device
     that pretends to be one (`tests/pretend_device.py`)."""
 
     def __init__(
-        self, method: str, values: Mapping[str, Any], share: float, device: str, rounds: int, seeds: Sequence[int]
+        self,
+        method: str,
+        values: Mapping[str, Any],
+        share: float = 1.0,
+        device: str = "cuda",
+        rounds: int = 1,
+        seeds: Sequence[int] = (0,),
     ) -> None:
         from trainables.worker import process
 
@@ -273,26 +251,14 @@ class GpuRounds(Rounds):
             return super().describe() | {"gpu_mib": reserved / 2**20}
 
 
-def gpu_rounds(
-    method: str,
-    values: Mapping[str, Any],
-    share: float = 1.0,
-    device: str = "cuda",
-    rounds: int = 1,
-    seeds: Sequence[int] = (0,),
-) -> Unit:
-    """Whole rounds of a method on a GPU."""
-    return GpuRounds(method, values, share, device, rounds, seeds)
-
-
 class GpuBundle(GpuRounds):
     """Rounds of several trials in this one process, bundled: each has a learning rate of its own."""
 
-    def __init__(self, method: str, values: Mapping[str, Any], trials: int, device: str) -> None:
+    def __init__(self, method: str, values: Mapping[str, Any], trials: int, device: str = "cuda") -> None:
         from tests.contracts.test_pretend_device import started
 
         rates = [0.01 * (1 + place / trials) for place in range(trials)]
-        super().__init__(method, {**values, "lr": rates[0]}, 1.0, device, 1, (0,))
+        super().__init__(method, {**values, "lr": rates[0]}, device=device)
         with self._there():
             self.others = [started(method, {**values, "lr": rate}, (0,), device) for rate in rates[1:]]
 
@@ -307,11 +273,6 @@ class GpuBundle(GpuRounds):
                     raise rows
         if self.is_cuda:
             torch.cuda.synchronize()
-
-
-def gpu_bundle(method: str, values: Mapping[str, Any], trials: int, device: str = "cuda") -> Unit:
-    """Whole rounds of several trials of a method as one bundle on a GPU."""
-    return GpuBundle(method, values, trials, device)
 
 
 class Peak:
@@ -342,13 +303,3 @@ class Peak:
 
     def describe(self) -> dict[str, Any]:
         return {"peaks": self.peaks}
-
-
-def peak(device: str, precisions: Sequence[str], side: int) -> Unit:
-    """What the device can do, measured."""
-    return Peak(device, precisions, side)
-
-
-def plain_rounds(method: str, values: Mapping[str, Any], rounds: int = 1) -> Unit:
-    """Whole rounds of a method, in a process whose PyTorch has been made plain (`plain_torch.apply`)."""
-    return Rounds(method, values, rounds)

@@ -80,7 +80,7 @@ def run(quick: bool) -> Case:
     names = list(METHODS)[: 3 if quick else None]
     turns = 2 if quick else 6
     with Processes("client_passes") as processes:
-        processes.start("all", Arm("client_phases", {"trials": {name: values_of(name) for name in names}}))
+        processes.start("all", Arm("ClientPhases", {"trials": {name: values_of(name) for name in names}}))
         for turn in range(turns):
             processes.run(["all"])
             say(f"  client_passes: {turn + 1}/{turns}")

@@ -88,7 +88,7 @@ def _arms(values: dict[str, Any], shape: list[int], test: int, quick: bool) -> d
         "plain, untuned": Arm("plain", {"values": values}, malloc=False),
         "plain": Arm("plain", {"values": values}),
         "optimised": Arm("optimised", {"values": values}),
-        "fedtune": Arm("rounds", {"method": "fedavg", "values": values}),
+        "fedtune": Arm("Rounds", {"method": "fedavg", "values": values}),
         "kernels": Arm("floor", {"values": values, "shape": shape, "clients": values["clients"], "test": test}),
     }
     return {name: arms[name] for name in ("plain", "optimised", "fedtune")} if quick else arms
@@ -150,7 +150,7 @@ def _goals(case: Case, title: str, must: float, found: dict[str, list[float]], b
 def _beside(values: dict[str, Any], turns: int) -> tuple[list[float], list[float]]:
     """Seconds of the optimised loop's rounds and of fedtune's, in turn in one process; the first turn is left out."""
     with Processes("client_round, in one process") as processes:
-        processes.start("both", Arm("beside", {"values": values}))
+        processes.start("both", Arm("Beside", {"values": values}))
         interleave(processes, {"both": ["both"]}, repeats=turns)
         seconds = processes.describe("both")["seconds"]
     return seconds["optimised"][1:], seconds["fedtune"][1:]

@@ -40,7 +40,7 @@ def checkpoints(case: Case, of: str, quick: bool) -> None:
     with Processes(f"clients, checkpoints, {of}") as processes:
         for method in names:
             processes.start(
-                method, Arm("saved_rounds", {"method": method, "values": values | {"active_clients": active}})
+                method, Arm("SavedRounds", {"method": method, "values": values | {"active_clients": active}})
             )
         found = interleave(processes, {name: [name] for name in names}, repeats=turns)
         for name in names:

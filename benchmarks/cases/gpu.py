@@ -301,7 +301,7 @@ class _Bench:
                 for one in names:
                     asked = dict(options) | {"device": self.device}
                     asked |= {"trials": number} if bundled else {"share": 1 / number}
-                    work, threads = "gpu_bundle" if bundled else "gpu_rounds", resources.cores() // len(names)
+                    work, threads = "GpuBundle" if bundled else "GpuRounds", resources.cores() // len(names)
                     processes.start(one, Arm(work, asked, threads=max(1, threads)))
                 warm, _ = processes.run(names)
                 seconds: list[float] = []
@@ -321,7 +321,7 @@ class _Bench:
             return known
         options = {"device": self.device, "precisions": self.precisions, "side": 64 if self.quick else 8192}
         with Processes("gpu, peak") as processes:
-            processes.start("product", Arm("peak", options))
+            processes.start("product", Arm("Peak", options))
             processes.run(["product"])
             found: dict[str, float] = processes.describe("product")["peaks"]
         self.case.notes.append("The card's peak was measured by a product of two matrices.")

@@ -27,7 +27,7 @@ def run(quick: bool) -> Case:
         name = f"{method}, {clients} clients, {of}"
         values, _ = federation("lenet5" if quick else "resnet18", 32, 3, clients, 1, 64 if quick else 16, of=of)
         with Processes(f"memory, {name}") as processes:  # one after the other: they share a machine's memory
-            processes.start(name, Arm("saved_rounds", {"method": method, "values": values}))
+            processes.start(name, Arm("SavedRounds", {"method": method, "values": values}))
             interleave(processes, {name: [name]}, repeats=2, drop=0)
             found = processes.describe(name)["memory"]
         most[method, clients, of] = found["peak"]

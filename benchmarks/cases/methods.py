@@ -70,8 +70,8 @@ def _measured(
     """Seconds of the units of both arms, and their lines of the table."""
     options = {"method": method, "values": values, "rounds": rounds}
     with Processes(f"methods, {method}, {title}") as processes:
-        processes.start("plain", Arm("plain_rounds", options, malloc=False))
-        processes.start("fedtune", Arm("rounds", options))
+        processes.start("plain", Arm("PlainRounds", options, malloc=False))
+        processes.start("fedtune", Arm("Rounds", options))
         first = {}
         for name in ("plain", "fedtune"):
             processes.run([name])

@@ -108,6 +108,6 @@ def _arms(values: dict[str, Any]) -> dict[str, Arm]:
         "plain": Arm("plain", {"values": values}, malloc=False),
         "flower": Arm("peer", shared | {"actors": 2}, malloc=False, command=flower),
         "pfl": Arm("peer", shared, malloc=False, command=torchrun, variables=variables),
-        "a": Arm("rounds", trial),
-        "b": Arm("rounds", trial),
+        "a": Arm("Rounds", trial),
+        "b": Arm("Rounds", trial),
     }

@@ -57,7 +57,7 @@ def run(quick: bool) -> Case | None:
         arms = {
             f"{who}, {how}": Arm("peer", task | {"evaluates": evaluated}, malloc=False, command=command)
             if who == "PFLlib"
-            else Arm("rounds", {"method": method, "values": values | {"eval_every": 1 if evaluated else 1000}})
+            else Arm("Rounds", {"method": method, "values": values | {"eval_every": 1 if evaluated else 1000}})
             for how, evaluated in (("rounds alone", False), ("measured", True))
             for who in ("PFLlib", "fedtune")
         }

@@ -39,7 +39,7 @@ def clients(case: Case, of: str, quick: bool) -> None:
             continue
         values, _ = federation("lenet5", 28, 1, count, steps, batch, of)
         with Processes(f"scaling, {count} clients, {of}") as processes:
-            processes.start("fedtune", Arm("rounds", {"method": "fedavg", "values": values}))
+            processes.start("fedtune", Arm("Rounds", {"method": "fedavg", "values": values}))
             found = interleave(processes, {"fedtune": ["fedtune"]}, repeats=2 if quick else 3)["fedtune"]
             said = processes.describe("fedtune")
         split = [statistics.median(s[key] for s in said["split"][1:]) for key in ("client", "server", "evaluation")]
@@ -81,7 +81,7 @@ def widths(case: Case, quick: bool) -> None:
             name = f"width {0.5**exponent:g}"
             # Every client's exponent is min(sigma, floor(rho i/N)), so that a large rho gives sigma to all.
             narrow = {"rho": 100, "sigma": exponent} if exponent else {}
-            processes.start(name, Arm("rounds", {"method": "heterofl", "values": values | narrow}))
+            processes.start(name, Arm("Rounds", {"method": "heterofl", "values": values | narrow}))
             lanes[name] = [name]
         found = interleave(processes, lanes, repeats=2 if quick else 3)
         said = {name: processes.describe(name) for name in lanes}

@@ -74,7 +74,7 @@ def overhead(
     idle: list[float] = []
     with Processes(f"search, {at}") as processes:
         for name in "ab":
-            processes.start(name, Arm("bare_trials", {"trials": trials // 4, "rounds": rounds, "products": products}))
+            processes.start(name, Arm("BareTrials", {"trials": trials // 4, "rounds": rounds, "products": products}))
         for turn in range(turns):
             name = f"{at.split()[0]}-{turn}"
             before = processes.run(["a", "b"])[0]
@@ -122,7 +122,7 @@ def trained(case: Case, folder: Path, of: str, *, trials: int, rounds: int, turn
     whole: list[float] = []
     with Processes(f"search, {of}") as processes:
         for name in "ab":
-            processes.start(name, Arm("bare_federations", each))
+            processes.start(name, Arm("BareFederations", each))
         for turn in range(turns):
             before = processes.run(["a", "b"])[0]
             options = asked | {"metric": "test_global_accuracy", "name": f"{of}-{turn}"}

@@ -41,7 +41,7 @@ def _measured(of: str, values: dict[str, Any], quick: bool) -> dict[str, list[fl
     with Processes(f"two_cores, {of}") as processes:
         for threads in (1, 2):
             for place in "ab":
-                processes.start(f"{threads}{place}", Arm("rounds", trial, threads=threads))
+                processes.start(f"{threads}{place}", Arm("Rounds", trial, threads=threads))
         processes.start("plain", Arm("plain", {"values": values}))
         found = interleave(processes, LANES, repeats=2 if quick else 8 if of == DIGITS else 4)
         return found | interleave(processes, {"2 trials × 2 threads": ["2a", "2b"]}, repeats=1 if quick else 2)
