@@ -9,11 +9,14 @@ whether this machine is part of the cluster.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import math
 import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -63,18 +66,25 @@ _STARTING, _ENDING = 10.0, 5.0
 RELEASE = 60.0
 #: Seconds for the end of a log, of which a process has to be started on its machine.
 ANSWER = 20.0
-#: What the process does that tries to join. It asks the cluster a question before: a wrong token is refused at once
-#: there, and after 20 s by Ray's own way of joining, which does not say why.
+#: For so many seconds it is taken for true that a cluster can be joined and what its machines have.
+_TRUE_FOR = 60.0
+#: What the process does that tries to join; it tells what the machines have. It asks the cluster a question before: a
+#: wrong token is refused at once there, and after 20 s by Ray's own way of joining, which does not say why.
 _TRY = """
-import sys, ray
+import json, sys, ray
 from ray._private.services import canonicalize_bootstrap_address
 from ray._raylet import GcsClient
+from fedtune.machine.cluster import nodes
 from fedtune.machine.private_ray import with_the_users_token
 with with_the_users_token():
     GcsClient(address=canonicalize_bootstrap_address(sys.argv[1])).internal_kv_get(b"session_name", b"session")
     ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+    found = [node.machine for node in nodes()]
     ray.shutdown()
+print(json.dumps(found))
 """
+#: When what was told of the machines at an address, in the seconds of `time.monotonic`.
+_told: dict[str, tuple[float, list[Machine]]] = {}
 #: Ray's own limit for finding this machine among those of the cluster, in seconds, below ours.
 _LIMITS = {"RAY_gcs_server_request_timeout_seconds": "12", "RAY_USAGE_STATS_ENABLED": "0"}
 
@@ -328,8 +338,15 @@ def _check_gpus(ray: Any, gpus: float) -> None:
 def check_address(address: str | None) -> None:
     """Raises `UserError` where no cluster can be joined at `address`, within `CONNECT` + `JOIN` seconds. None is a Ray
     of our own, and a Ray that this process has joined already is taken as it is."""
-    if address is None or _is_joined():
-        return
+    if address is not None:
+        machines(address)
+
+
+def machines(address: str) -> Sequence[Machine]:
+    """What each machine of the cluster at `address` has, or has had within the last minute. Raises as
+    `check_address`."""
+    if _is_joined():
+        return [node.machine for node in nodes()]
     if address == "local" or "://" in address or not _is_address(address):
         raise UserError(
             sentence(
@@ -342,7 +359,11 @@ def check_address(address: str | None) -> None:
         )
     if address != "auto":
         _connect(address)
-    _join(address)
+    asked, found = _told.get(address, (-math.inf, []))
+    if time.monotonic() > asked + _TRUE_FOR:
+        found = [Machine(*one) for one in json.loads(_join(address))]
+        _told[address] = time.monotonic(), found
+    return found
 
 
 def cannot_join(address: str, why: str) -> str:
@@ -394,8 +415,8 @@ def _nothing_there(address: str, why: str) -> str:
     )
 
 
-def _join(address: str) -> None:
-    """Raises `UserError` where another process cannot join."""
+def _join(address: str) -> str:
+    """What another process tells that has joined. Raises `UserError` where it cannot."""
     try:
         tried = subprocess.run(
             [sys.executable, "-P", "-c", _TRY, address],
@@ -409,6 +430,7 @@ def _join(address: str) -> None:
         raise UserError(_nothing_there(address, f"no answer within {JOIN:.0f} s")) from error
     if tried.returncode:
         raise UserError(cannot_join(address, _said(tried.stderr)))
+    return tried.stdout.splitlines()[-1]
 
 
 def _said(output: str) -> str:

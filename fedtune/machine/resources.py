@@ -89,6 +89,12 @@ def part(trials: int) -> float:
     return math.floor(10_000 / trials) / 10_000
 
 
+def usual_gpus(machines: Iterable[Machine], bundle: float = 1) -> float:
+    """The part of a GPU that a trial has unless told otherwise, `bundle` of them in a process; 0 without a GPU."""
+    there = any(machine.gpus and machine.cores for machine in machines)
+    return part(TRIALS_PER_GPU * int(bundle)) if there else 0.0
+
+
 def threads(cpus: float) -> int:
     """Threads of torch in a trial with so many cores."""
     return max(1, int(cpus))
@@ -184,10 +190,10 @@ def pack(
 ) -> Packing:
     """How so many trials are packed. What cannot be is appended to `problems`.
 
-    here: None is a cluster that is joined later; shares are then taken as asked for, and without a number of slots as
-    many trials run as fit at that time. slots: None is as many as the machine has room for; of more, those that fit run
-    at the same time. order: None is the default for so many slots. bundle: so many trials share a process, and its core
-    and part of a GPU."""
+    here: None is a cluster; shares are then taken as asked for, and without a number of slots as many trials run as fit
+    at any time, as machines join it and leave it. slots: None is as many as the machine has room for; of more, those
+    that fit run at the same time. order: None is the default for so many slots. bundle: so many trials share a process,
+    and its core and part of a GPU."""
     if bundle != int(bundle) or not 1 <= bundle <= LARGEST_BUNDLE:
         must = f"a whole number in [1, {LARGEST_BUNDLE}]"
         problems.append(sentence("bundle of trials", must, Shown(f"{bundle:g}"), "--per-trial"))
@@ -206,7 +212,7 @@ def pack(
                 "In the fixed order what a trial sees depends on the number of slots. Give it with --slots."
             )
     else:
-        gpus = gpus if gpus is not None else part(TRIALS_PER_GPU * int(bundle)) if here.gpus else 0.0
+        gpus = usual_gpus([here], bundle) if gpus is None else gpus
         _check_fit(here, cpus, gpus, problems)
         room = max(1, room_on(here.cores, here.gpus, share, gpus))
     slots = room if slots is None else slots

@@ -80,6 +80,8 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
         problems.append(sentence("bundle of trials", "1 in fedtune auto", Shown(f"{request.bundle:g}"), "--per-trial"))
     if problems:
         raise UserError(*dict.fromkeys(problems))
+    if request.address is not None:  # whose machines are asked once for all methods
+        request = dataclasses.replace(request, per_trial={"cpus": packing.cpus, "gpus": packing.gpus})
     searches, excluded = _taking_part(request, wanted, given, folder, say)
     device = device_of(packing.gpus, request.address)
     enough = started + auto_budget.TIMING * wanted.budget if wanted.unit == "seconds" and wanted.every else math.inf

@@ -21,7 +21,7 @@ from fedtune.decisions.early_stopping import REDUCTION, SCHEDULERS, default_grac
 from fedtune.decisions.optuna_samplers import EI, SAMPLERS, usual
 from fedtune.decisions.race import MOST
 from fedtune.execution import trackers
-from fedtune.machine import resources
+from fedtune.machine import cluster, resources
 from fedtune.options import AUTO, MAX_SEEDS, AutoRequest, RunRequest, SearchRequest, own_samplers
 from fedtune.planning import checks, configuration, pack_auto, pack_cluster, warm_start
 from fedtune.planning.checks import RUNS, named_folder, seconds_of
@@ -463,6 +463,10 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
             "A trial is proposed from all that have ended by then, so the same seed may give other trials. With "
             "--order fixed it gives the same ones, and slots wait for one another."
         )
+    if request.address is not None and request.gpus_per_trial is None and e.gpus_per_trial:
+        notes.append(
+            f"The cluster has GPUs, so each trial has {e.gpus_in_words}. On its cores instead: --per-trial gpus=0."
+        )
     if request.slots == AUTO or request.address is not None:
         return notes
     if isinstance(request.slots, int) and e.concurrency < min(request.slots, e.to_run):
@@ -553,8 +557,9 @@ def _notes_of_final_run(e: Experiment, facts: Mapping[str, Any]) -> list[str]:
 def placement(
     request: SearchRequest | RunRequest | AutoRequest, problems: list[str], *, trials: int, order: str | None = None
 ) -> resources.Packing:
-    """How many trials run at once, and the part of the machine that each has."""
-    return resources.pack(
+    """How many trials run at once, and the part of the machine that each has. On a cluster too that is a part of a GPU
+    where there are GPUs; `--slots auto` measures which part (`pack_cluster.py`)."""
+    packing = resources.pack(
         resources.machine() if request.address is None else None,
         problems,
         trials=trials,
@@ -564,6 +569,13 @@ def placement(
         gpus=request.gpus_per_trial,
         bundle=request.bundle,
     )
+    if request.address is None or request.gpus_per_trial is not None or request.slots == AUTO or problems:
+        return packing
+    try:
+        return dataclasses.replace(packing, gpus=resources.usual_gpus(cluster.machines(request.address)))
+    except UserError as error:
+        problems.extend(error.problems)
+        return packing
 
 
 def middle_values(dimensions: Iterable[Dimension]) -> dict[str, Value]:

@@ -23,6 +23,7 @@ import ray
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 from fedtune.api.search import carry_out
+from fedtune.machine import cluster as cluster_
 from fedtune.options import Progress, SearchRequest
 from fedtune.planning import pack_cluster
 from fedtune.planning.plan import Plan, plan
@@ -59,6 +60,9 @@ asked = SearchRequest(
     "fedavg", dataset=sys.argv[1], name=Path("asked"), slots="auto", address=cluster.address, trials=30, plain=True,
     set=("clients=3", "partition=iid", "local_steps=2", "model=lenet5"),
 )
+usual = plan(dataclasses.replace(asked, slots=None)).experiment
+assert (usual.gpus_per_trial, usual.concurrency, usual.order) == (0.25, 30, "arrival"), usual
+assert not ray.is_initialized() and [machine.gpus for machine in cluster_.machines(cluster.address)] == [0, 1, 1]
 measures = pack_cluster.Timer
 pack_cluster.Timer = Timer
 planned = plan(asked)

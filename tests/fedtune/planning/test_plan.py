@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import fedtune
-from fedtune.machine import resources
+from fedtune.machine import cluster, resources
 from fedtune.machine.resources import Machine, pack
 from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.checks import named_folder, seconds_of
@@ -595,6 +595,40 @@ def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
     assert len(problems) == 1 and "cpus of a trial must be a number of at least 0.0001" in problems[0]
 
 
+@pytest.mark.parametrize(
+    ("machines", "given", "gpus"),
+    [
+        ([Machine(8, 0), Machine(32, 4, "H100")], {}, 0.25),
+        ([Machine(8, 0), Machine(32, 4, "H100")], {"per_trial": "gpus=0"}, 0.0),
+        ([Machine(8, 0), Machine(32, 4, "H100")], {"per_trial": "cpus=2,gpus=0.5"}, 0.5),
+        ([Machine(8, 0), Machine(0, 4, "H100")], {}, 0.0),
+        ([Machine(8, 0)], {}, 0.0),
+    ],
+)
+def test_a_cluster_with_gpus_has_them_used(
+    asked: Callable[..., SearchRequest],
+    monkeypatch: pytest.MonkeyPatch,
+    machines: list[Machine],
+    given: dict[str, str],
+    gpus: float,
+) -> None:
+    """The rule of one machine. A GPU where no core is for trials counts for nothing."""
+    monkeypatch.setattr(cluster, "machines", lambda address: machines)
+    made = plan(asked(trials=12, rounds=4, address="10.0.0.1:6379", **given))
+    e = made.experiment
+    assert (e.gpus_per_trial, e.concurrency, e.order) == (gpus, 12, "arrival"), "machines that join have room too"
+    told = "The cluster has GPUs, so each trial has 0.25 GPU. On its cores instead: --per-trial gpus=0."
+    assert (told in made.notes) == (gpus == 0.25)
+
+
+def test_a_cluster_that_does_not_answer_is_told_with_the_plan(
+    asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_is_joined", lambda: False)
+    with pytest.raises(UserError, match=r"No Ray cluster answers at '127.0.0.1:1' \(--address\)"):
+        plan(asked(address="127.0.0.1:1"))
+
+
 @pytest.mark.parametrize(("given", "seeds", "budget"), [({}, 10, 6 * 4), ({"seeds": 3}, 3, 6 * 4 * 3)])
 def test_a_race_has_a_budget_of_seed_rounds(
     asked: Callable[..., SearchRequest], given: dict[str, int], seeds: int, budget: int
@@ -613,6 +647,7 @@ def test_what_the_order_of_trials_means_is_said(
     asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resources, "machine", lambda: Machine(4, 0))
+    monkeypatch.setattr(cluster, "machines", lambda address: [Machine(4, 0)])
     for given, told in (
         ({}, "the same seed may give other trials"),
         ({"address": "auto"}, "the same seed may give other trials"),
