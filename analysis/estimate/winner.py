@@ -127,7 +127,7 @@ class Estimate:
     configurations: int
     #: Seeds for each of the winner and the next one that would tell these two apart; None where there is no other.
     settled_by: int | None
-    #: The trial of the paper's values, where the search had them and something is known of them; by how much the
+    #: The trial of the paper's values, where something is known of them; where they ran to their end, by how much the
     #: winner is better than these, and the interval that holds it with probability `gain_level`.
     paper: int | None = None
     gain: float | None = None
@@ -227,7 +227,8 @@ def estimate(
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     known = None if paper is None else found.place.get(paper)
     paid = 1 - (1 - level) / min(len(tied), LOOKS)
-    gain, *between = (None,) * 3 if known is None else belief.apart(best, known, paid)
+    whole = None if known is None or not found.seeds[known] else known
+    gain, *between = (None,) * 3 if whole is None else belief.apart(best, whole, paid)
     return Estimate(
         trial=found.numbers[best],
         mean=mean,

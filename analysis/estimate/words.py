@@ -89,8 +89,12 @@ def _unstable(found: Estimate) -> list[str]:
 
 def _against_the_paper(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     """Whether the search gained anything over the paper's values, where it had them among others."""
-    if found.gain is None or found.gain_low is None or found.gain_high is None or found.configurations < 2:
+    if found.paper is None or found.configurations < 2:
         return []
+    if found.gain is None or found.gain_low is None or found.gain_high is None:
+        return [
+            f"What it gains over the paper's values is not known: trial {found.paper}, which has them, ended early."
+        ]
     if found.paper == found.trial:
         return ["The winner has the paper's values: no other configuration is estimated to be better."]
     how = (

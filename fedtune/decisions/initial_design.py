@@ -7,8 +7,9 @@ round before the first rung: a successive halving of their own (Jamieson and Tal
 the paper's values, others that fill the space (`sampling.spread`), and as soon as `LEAST` have ended what the sampler
 proposes by their values in that round (`compared`). When all have ended, the best of them runs to its end. It does so
 as a further trial of the same values on the same seed (`run_folder.OF`), which has the same first rounds again. Until
-a second one has run to its end, proposals compare the values of that early round. docs/defaults.md has what that is
-worth.
+a second one has run to its end, proposals compare the values of that early round. The paper's values run to their end
+too, as the last trial before the confirmation (`MEASURED` at the latest): what a search gained over them is not to be
+guessed from two rounds. docs/defaults.md has what all that is worth.
 
 It is for the sampler `ei` with asynchronous successive halving and trials of one seed; a race gives its seeds in a way
 of its own, and other samplers were not measured.
@@ -22,7 +23,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analysis.runs.race import first_of, is_repeated
+from analysis.runs.trials import origin
 from fedtune.decisions.early_stopping import Curve, rungs
+from search_spaces import run_folder
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 MOST, SHARE, FEDERATIONS = 10, 3, 2
 #: With fewer no best one is to be chosen; after so many the sampler proposes.
 FEWEST, LEAST = 3, 5
+#: The number of the trial that runs the paper's values to their end, in a search that has more.
+MEASURED = 30
 
 
 def size(trials: int, rounds: int, grace: int, reduction: int) -> int:
@@ -76,15 +81,19 @@ def going_on(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], experim
     ended = {trial.number for trial in known}
     if not design or len(design) < e.initial or not design.keys() <= ended:
         return None
-    if any(is_repeated(trial, begun) for trial in begun):
-        return None
     values = {
         number: e.signs[0] * trial.intermediate_values[max(trial.intermediate_values)]
         for number, trial in design.items()
         if trial.state.name == "PRUNED" and trial.intermediate_values
     }
     able = [number for number, value in values.items() if math.isfinite(value)]
-    return min(able, key=lambda number: (-values[number], number), default=None)
+    gone = [first_of(trial) for trial in begun if is_repeated(trial, begun)]
+    if not gone:
+        return min(able, key=lambda number: (-values[number], number), default=None)
+    if len(begun) < min(MEASURED, e.trials - e.confirm - 1):
+        return None
+    papers = (number for number in able if origin(design[number]) == run_folder.PAPER and number not in gone)
+    return next(papers, None)
 
 
 def once(known: Sequence[FrozenTrial], begun: Sequence[FrozenTrial]) -> list[FrozenTrial]:

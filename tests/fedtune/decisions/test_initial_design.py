@@ -10,7 +10,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from analysis.estimate import configuration, estimate, standing
+from analysis.estimate import configuration, estimate, sentences, standing
 from analysis.runs.race import first_of, is_repeated
 from fedtune.decisions.confirmation import confirms
 from fedtune.decisions.early_stopping import default_grace
@@ -32,6 +32,10 @@ SEARCH: dict[str, Any] = {
     "lag": 1,
 }
 CONFIRM = {"confirm": 3}
+PAPER: dict[str, Any] = {"first": ({"from": run_folder.PAPER, "values": {"alpha": 0.1, "lambda": 0.5}},)}
+RUNS = pytest.mark.parametrize(
+    "changes", [{}, CONFIRM, PAPER, CONFIRM | PAPER], ids=["to the end", "confirmed", "paper", "paper, confirmed"]
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,7 @@ def test_a_trial_of_the_design_ends_before_the_first_rung_whatever_it_measures()
     assert [rule.may_stop(round_) for round_ in (1, 2, 3)] == [False, True, True]
 
 
-@pytest.mark.parametrize("changes", [{}, CONFIRM], ids=["to the end", "confirmed"])
+@RUNS
 def test_the_best_of_the_design_runs_to_its_end_on_the_same_seed(tmp_path: Path, changes: dict[str, Any]) -> None:
     _, trials = raced(tmp_path / "run", **SEARCH | changes)
     design = trials[:6]
@@ -59,12 +63,14 @@ def test_the_best_of_the_design_runs_to_its_end_on_the_same_seed(tmp_path: Path,
     assert (first_of(whole), whole.params, whole.state) == (first.number, first.params, TrialState.COMPLETE)
     assert whole.user_attrs.get("seed") == first.user_attrs.get("seed")
     assert [whole.intermediate_values[r] for r in (1, 2)] == [first.intermediate_values[r] for r in (1, 2)]
-    assert [is_repeated(t, trials) for t in trials] == [t.number == 6 for t in trials]
+    papers = [len(trials) - 1 - changes.get("confirm", 0)] if "first" in changes and first.number else []
+    assert [t.number for t in trials if is_repeated(t, trials)] == [6, *papers]
+    assert all(first_of(trials[number]) == 0 for number in papers)
     others = [t for t in trials if first_of(t) is None]
     assert len({configuration(t) for t in others}) == len(others)  # nothing else is tried twice
 
 
-@pytest.mark.parametrize("changes", [{}, CONFIRM], ids=["to the end", "confirmed"])
+@RUNS
 def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
     asked = SEARCH | changes | {"lag": 4}
     one = content(raced(tmp_path / "one", **asked)[1])
@@ -91,7 +97,7 @@ def trial(number: int, value: float | None, state: TrialState = TrialState.PRUNE
         state=state,
         value=value if state == TrialState.COMPLETE else None,
         params={"alpha": float(attributes.get("of", number))},
-        distributions={"alpha": FloatDistribution(0.0, 9.0)},
+        distributions={"alpha": FloatDistribution(0.0, 99.0)},
         intermediate_values={} if value is None else {1: 0.0, 2: value},
         user_attrs=attributes,
     )
@@ -160,7 +166,32 @@ def test_what_was_gained_is_told_from_the_papers_values_as_they_went_on() -> Non
     said = estimate(found, paper=3)
     assert (said.trial, said.paper) == (5, 6)
     assert said.gain is not None and said.gain > 0
-    assert estimate(found, paper=0).paper == 0  # they were stopped, and something is known of them
+    stopped = estimate(found, paper=0)
+    assert (stopped.paper, stopped.gain, stopped.better) == (0, None, False)
+    assert sentences(stopped, str)[2] == (
+        "What it gains over the paper's values is not known: trial 0, which has them, ended early."
+    )
+
+
+@pytest.mark.parametrize(("trials", "confirm", "number"), [(16, 0, 15), (20, 4, 15), (200, 40, 30)])
+def test_the_papers_values_run_to_their_end_before_the_confirmation(
+    tmp_path: Path, trials: int, confirm: int, number: int
+) -> None:
+    made = experiment(tmp_path / "run", **SEARCH | {"trials": trials, "confirm": confirm, "initial": 5})
+    design = [trial(n, n / 10, **({"from": run_folder.PAPER} if n == 0 else {})) for n in range(5)]
+    whole = trial(5, 0.8, TrialState.COMPLETE, of=4)
+    later = [trial(n, 0.1) for n in range(6, number)]
+    before = [*design, whole, *later]
+    assert [going_on(before[:n], design, made) for n in range(6, number + 1)] == [None] * (number - 6) + [0]
+    # Where the best is found that late it goes on first.
+    slow = [*design, *(trial(n, 0.1) for n in range(5, number))]
+    assert going_on(slow, slow, made) == 4
+    # Once; and not where something went wrong, they were the best, or they are no part of the search.
+    assert going_on([*before, trial(number, 0.3, TrialState.RUNNING, of=0)], before, made) is None
+    for other in (trial(0, 0.0, TrialState.FAIL, **{"from": run_folder.PAPER}), trial(0, 0.0)):
+        assert going_on([other, *before[1:]], [other, *before[1:]], made) is None
+    best = [*design, trial(5, 0.8, TrialState.COMPLETE, of=0), *later]
+    assert going_on(best, best, made) is None
 
 
 def test_without_it_all_else_is_the_same(tmp_path: Path) -> None:
