@@ -17,7 +17,7 @@ from fedtune.commands._status_output import params_text, say_estimate, say_under
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
-from fedtune.record.experiment import Experiment
+from fedtune.record.experiment import Experiment, datasets
 from search_spaces.errors import visible
 from search_spaces.files import shown
 from search_spaces.metrics import METRICS
@@ -131,7 +131,7 @@ def estimate(found: Estimate, as_json: bool) -> None:
         "method": e.method,
         "space": e.space,
         "profile": e.profile,
-        "dataset": str(e.values.get("dataset") or ", ".join(map(show, found.plan.space.vary["dataset"].values()))),
+        "dataset": ", ".join(datasets(e, found.plan.space)),
         "sampler": e.sampler,
         "scheduler": e.scheduler,
         "metric": ", ".join(e.metric),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,11 +31,11 @@ from fedtune.execution.ray_hooks import (
     folder_name,
 )
 from fedtune.execution.retries import Death, Retries
-from fedtune.execution.shares import PATIENCE, NoRoom, Shares
+from fedtune.execution.shares import PATIENCE, Shares
 from fedtune.execution.trackers import Tracker
 from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerWatch
-from fedtune.record.experiment import Placement
+from fedtune.record.experiment import Placement, datasets
 from fedtune.record.provenance import begun_with, ran_on
 from fedtune.record.run_directory import token, trial_folder, write_document
 from search_spaces import run_folder
@@ -77,8 +76,6 @@ class TuneSession(UnsavedSearcher):
         #: Those that were put back: their memory did not suffice or their process died, so they go on by themselves.
         self._apart: set[int] = set()
         self._shares = Shares(placement, cards=cluster.cards)
-        #: The count of machines for which it was seen last that every trial waits for one that is there.
-        self._checked: Sequence[cluster.Slots] = ()
         #: How trials go on whose processes died, and what Ray said of each that did, by its name there.
         self._retries = Retries(self._shares)
         self._said: dict[str, str] = {}
@@ -86,8 +83,6 @@ class TuneSession(UnsavedSearcher):
         self._environment = begun_with(first.folder)
         #: On a cluster the actor that writes for machines which do not see the run directory.
         self._home: Any = None
-        #: When it is told next what rounds are expected to take.
-        self._expected = 0.0
 
     def fit(self, scratch: Path, forks: bool) -> None:
         """Calls Tune, which writes its files to `scratch`. forks: whether Ray's processes are forks of a loaded one.
@@ -98,7 +93,10 @@ class TuneSession(UnsavedSearcher):
         with token(self.end.folder) as (path, content), contextlib.suppress(LeaveTune):
             self._environment = dataclasses.replace(self._environment, token=Token(str(path), content), forks=forks)
             if self.placement.address is not None:
-                self._begin_home(f"fedtune-{content}")
+                named = sorted({name for part in self.queue.parts for name in datasets(part.experiment, part.space)})
+                where = [str(part.folder) for part in self.queue.parts], named, self.queue.parts[0].experiment.data_dir
+                self._home = cluster.run_home(home := f"fedtune-{content}", *where)
+                self._environment = dataclasses.replace(self._environment, home=home)
             tune.Tuner(
                 tune.with_resources(Trial, resources),
                 tune_config=tune.TuneConfig(
@@ -128,16 +126,6 @@ class TuneSession(UnsavedSearcher):
         for tracker in self.trackers:
             tracker.close()
 
-    def _begin_home(self, name: str) -> None:
-        """Starts what writes for machines that do not see the run directory."""
-        parts = self.queue.parts
-        named = [part.space.vary["dataset"].values() for part in parts if "dataset" in part.space.vary]
-        datasets = {str(name) for names in named for name in names}
-        datasets |= {str(part.experiment.values["dataset"]) for part in parts if "dataset" in part.experiment.values}
-        runs = [str(part.folder) for part in parts]
-        self._home = cluster.run_home(name, runs, sorted(datasets), parts[0].experiment.data_dir)
-        self._environment = dataclasses.replace(self._environment, home=name)
-
     # What Ray calls: `suggest`, `take_back`, `on_trial_result` and `on_trial_complete`.
 
     def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
@@ -161,7 +149,7 @@ class TuneSession(UnsavedSearcher):
                 self.watch.started(proposal.number, proposal.values)
                 for tracker in self.trackers:
                     tracker.start(proposal.number, proposal.own, proposal.part.folder, proposal.values)
-            self._expect()
+            self.watch.expect(lambda: forecast(self.queue.history, self._running()))
         if not jobs:
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
             over = self.end.failure is not None or not self._live and self.queue.exhausted
@@ -195,21 +183,12 @@ class TuneSession(UnsavedSearcher):
         self._room()
         found: list[str] = []
         with self.end.keeping_failures():
-            if self._shares.without_room > PATIENCE:
-                raise NoRoom(
-                    f"No machine of the cluster has had room for a trial for {PATIENCE / 60:g} minutes. The search "
-                    f"stopped and keeps what was written; no trial was scored by this. Then go on with "
-                    f"`{self.end.lost.again}`."
-                )
-            if self._shares.slots is not self._checked:
-                self._checked = self._shares.slots
-                found = [name for name in waiting if self._shares.misplaced(self._live[name].values())]
-            for name in found:
-                for number in self._live.pop(name).values():
-                    self._shares.started(number)
-                    self.queue.again(number, None)
-                    self.watch.put_back(number)
-                    self.watch.say(f"Trial {number} waited for a machine that is gone; it is placed on another one.")
+            found = self._shares.lost({name: self._live[name].values() for name in waiting}, self.end.lost.again)
+            for number in (number for name in found for number in self._live.pop(name).values()):
+                self._shares.started(number)
+                self.queue.again(number, None)
+                self.watch.put_back(number)
+                self.watch.say(f"Trial {number} waited for a machine that is gone; it is placed on another one.")
         return found
 
     def _job(self, proposal: Proposal) -> Any:
@@ -290,7 +269,7 @@ class TuneSession(UnsavedSearcher):
             self._ended(number, ending, died)
         if not self._live[trial_id]:
             del self._live[trial_id]
-        self._expect()
+        self.watch.expect(lambda: forecast(self.queue.history, self._running()))
 
     def _ended(self, number: int, ending: Ending, died: Death | None = None) -> None:
         """Takes in how a trial ended, or that its process died."""
@@ -320,11 +299,3 @@ class TuneSession(UnsavedSearcher):
         # Ray tells of a trial's last round with its end only.
         self.watch.round(number, int(trial.user_attrs.get("rounds", 0)), None)
         self.watch.finished(number, trial.state.name, trial.values, trial.user_attrs.get("error"))
-
-    def _expect(self) -> None:
-        """Tells the display what rounds are expected to take, as seldom as that takes a twentieth of the time: beside a
-        thousand trials it takes tens of milliseconds."""
-        now = time.monotonic()
-        if now >= self._expected:
-            self.watch.expect(forecast(self.queue.history, self._running()))
-            self._expected = now + 20 * (time.monotonic() - now)

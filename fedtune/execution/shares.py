@@ -54,6 +54,8 @@ class Shares:
         self._counted, self.slots = -math.inf, list[cluster.Slots]()
         #: When one was there at that time, or, before any was, when it was counted first.
         self._roomy = math.inf
+        #: The count for which it was seen last that every trial waits for a machine that is there.
+        self._checked: Sequence[cluster.Slots] = ()
         #: Trials with another share than usual that have yet to start, and how many others began while one waited.
         self._awaited: set[int] = set()
         self._passed = 0
@@ -117,6 +119,19 @@ class Shares:
             if taken[kind] < room[kind] if as_usual else resources.fit([*used, share], self.machines):
                 return share
         return None
+
+    def lost(self, waiting: Mapping[str, Iterable[int]], again: str) -> list[str]:
+        """Of trials that wait for a machine, by the names of their processes, those whose machines are gone. again: the
+        command that goes on with the search. Raises `NoRoom`."""
+        if self.without_room > PATIENCE:
+            raise NoRoom(
+                f"No machine of the cluster has had room for a trial for {PATIENCE / 60:g} minutes. The search stopped "
+                f"and keeps what was written; no trial was scored by this. Then go on with `{again}`."
+            )
+        if self.slots is self._checked:
+            return []
+        self._checked = self.slots
+        return [name for name, numbers in waiting.items() if self.misplaced(numbers)]
 
     def misplaced(self, waiting: Iterable[int]) -> list[int]:
         """Of trials that have yet to start, those whose share no machine has any more, even when it is empty, and that

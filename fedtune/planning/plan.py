@@ -31,7 +31,7 @@ from fedtune.planning.preflight import Checked, preflight, under_conditions
 from fedtune.planning.selection import Selection, selectable, selected_by
 from fedtune.planning.settings import FEW_VALIDATED, MORE_VALIDATED, Settings, overrides, settled
 from fedtune.planning.warm_start import known, opened
-from fedtune.record.experiment import Experiment, final_seeds, search_seeds
+from fedtune.record.experiment import Experiment, datasets, final_seeds, search_seeds
 from fedtune.record.provenance import provenance, sampler_file
 from fedtune.record.run_directory import TakenTrial, absolute, create
 from fedtune.record.storage import check_uri
@@ -375,7 +375,7 @@ def conditions_allow(space: Space, sampler: str, problems: list[str], *, races: 
 
 def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tuple[str, ...]:
     e = experiment
-    dataset = e.values.get("dataset") or " and ".join(map(str, space.vary["dataset"].values()))
+    dataset = " and ".join(datasets(e, space))
     at = f"{dataset}, {e.rounds} rounds, {'up to ' * e.races}{len(e.seeds)} seed{'s' * (len(e.seeds) > 1)}"
     if request.paper:
         notes = [

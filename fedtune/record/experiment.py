@@ -19,6 +19,8 @@ from search_spaces.metrics import METRICS
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from search_spaces.space import Space
+
 #: Samplers whose proposals do not depend on earlier trials.
 BLIND_SAMPLERS = ("random", "grid")
 
@@ -157,3 +159,10 @@ def further_seed(seeds: tuple[int, ...], place: int) -> int:
 def final_seeds(seed: int, count: int) -> tuple[int, ...]:
     """Seeds of a final run, which no search can have seen."""
     return tuple(FINAL_SEEDS + seed * MAX_SEEDS + k for k in range(count))
+
+
+def datasets(experiment: Experiment, space: Space) -> list[str]:
+    """The data sets that its federations train on: one, or those that its space compares; none of a study of the user's
+    own."""
+    found = space.vary["dataset"].values() if "dataset" in space.vary else [experiment.values.get("dataset")]
+    return [str(one) for one in found if one is not None]

@@ -154,14 +154,14 @@ def test_a_line_says_what_matters() -> None:
     told.started(1, {"alpha": 1.0})
     told.finished(1, "PRUNED", (0.9,), None)
     told.started(2, {"alpha": 2.0})
-    told.expect(({2: 4.0}, 1.0))
+    told.expect(lambda: ({2: 4.0}, 1.0))
     line = told.line()
     assert "2 of 5 trials: 1 done, 1 pruned, 0 failed, 1 running" in line
     assert line[:80].count("best 50.00 % (trial 0)") == 1, "the best value is in view where a terminal has 80 columns"
     assert "new best: trial 0: val_global_accuracy 50.00 % (alpha=0.25)" in line and "rounds/s" in line
     # Nine rounds of the trial that runs at 4 s take longer than those of two more at 1 s beside it.
     assert "about 36 s left" in line
-    told.expect(({2: 1.0}, 4.0))
+    told.expect(lambda: ({2: 1.0}, 4.0))
     assert f"about {(9 * 1 + 18 * 4) / told.experiment.concurrency:.0f} s left" in told.line()
     assert "alpha" not in told.line(), "the configuration is told once"
 
