@@ -46,9 +46,10 @@ def _joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _equal(before: Any, now: Any) -> bool:
-    """Numbers up to rounding: with another number of threads a sum's last digits are others."""
+    """Numbers up to rounding: with another number of threads a sum's last digits are others, and with these the lengths
+    and noises that a table's model was fitted to."""
     if isinstance(before, float) and isinstance(now, float):
-        return math.isclose(before, now, rel_tol=1e-9, abs_tol=1e-12)
+        return math.isclose(before, now, rel_tol=1e-6, abs_tol=1e-12)
     return bool(before == now)
 
 
