@@ -148,7 +148,6 @@ def metrics() -> list[dict[str, Any]]:
     """All metrics: name, title, direction (maximize or minimize), unit, doc, twin (`val_<name>` where the metric is
     measured on the validation share as well, else None), needs (the parameter that must be above 0 for it to be
     measured, else None)."""
-    from search_spaces import plugins
     from search_spaces.metrics import METRICS, twin
 
     if found := plugins.plugins(plugins.METRICS):

@@ -98,8 +98,6 @@ class Findings:
     def model(self, seed: int | None = None, client: int | None = None) -> Any:
         """The trained global model of a final run, or the own model of one of its clients, of the first seed or the one
         that is named, as of `fedtune.load_model`. Raises `UserError` where there is none."""
-        from fedtune.api.findings import load_model
-
         return load_model(model_path(self.folder, seed, of_clients=client is not None), client)
 
     def _repr_html_(self) -> str:

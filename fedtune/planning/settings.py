@@ -182,7 +182,7 @@ def _round_of_cnn(values: Mapping[str, Value], data_dir: str | None) -> float:
     data, or where there are none. A training step is three forward passes."""
     import torch
 
-    from trainables import data, models
+    from trainables import models
     from trainables.simulation.federated_data import resolve_model
     from trainables.work import counting
 
