@@ -32,6 +32,7 @@ that any other trial had last: that of which nothing is known would promise much
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -118,7 +119,7 @@ def proposed(
     count = max(1, min(most, len(running) // BESIDE))
     compared = len(known) >= max(FEWEST, count) and _two_are_whole(known)
     drawn = (CANDIDATES if count == 1 else JOINT) if compared else 1
-    draws = _drawn(space, seed, number, {_key(params) for params in had}, drawn)
+    draws = _drawn(space, seed, number, {_key(tuple(params.items())) for params in had}, drawn)
     chosen = best(draws, known, sign, space, running, count) if compared else draws[:1]
     kinds = space.distributions()
     return [
@@ -129,7 +130,7 @@ def proposed(
 
 def _two_are_whole(known: Sequence[FrozenTrial]) -> bool:
     """Whether there is something to compare. (From then on those that failed count as such, too.)"""
-    return sum(_whole(trial) for trial in known) >= 2
+    return sum(1 for _ in itertools.islice(filter(_whole, known), 2)) == 2
 
 
 def _drawn(space: Space, seed: int, number: int, had: Set[object], count: int = CANDIDATES) -> list[dict[str, Value]]:
@@ -140,16 +141,18 @@ def _drawn(space: Space, seed: int, number: int, had: Set[object], count: int = 
     old: list[dict[str, Value]] = []
     for values in itertools.chain([spread(space, seed, number)], others):
         params = space.params(values)
-        (old if _key(params) in had else new).append(params)
+        (old if _key(tuple(params.items())) in had else new).append(params)
         if len(new) == count:
             break
     return new or old[:count]
 
 
-def _key(params: Mapping[str, Any]) -> object:
-    """What values by name have in common with equal ones: samplers write a number between steps in different ways."""
-    rounded = {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in params.items()}
-    return tuple(sorted(rounded.items()))
+@functools.lru_cache(1 << 16)  # of every trial it is asked for every proposal
+def _key(params: tuple[tuple[str, Any], ...]) -> object:
+    """What pairs of a name and a value have in common with equal ones: samplers write a number between steps in
+    different ways."""
+    rounded = [(name, float(f"{value:.12g}") if isinstance(value, float) else value) for name, value in params]
+    return tuple(sorted(rounded))
 
 
 def best(

@@ -13,6 +13,7 @@ was interrupted goes on from exactly what it had.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -25,6 +26,7 @@ from fedtune.decisions.conditions import Crossed
 from fedtune.decisions.early_stopping import LearningCurve
 from fedtune.decisions.known_points import KnownPoints
 from fedtune.decisions.optuna_samplers import SAMPLERS
+from fedtune.decisions.race import FurtherSeeds
 from fedtune.record.journal import curve
 from search_spaces import run_folder
 
@@ -100,9 +102,10 @@ class History:
     #: Whether the time of a search that confirms is so far over that it is to begin with that.
     late: bool = False
     #: By run, what was proposed at once and ahead. A decision may put it here: nothing else of a history is changed,
-    #: except for what is kept of trials that have ended, by run and number there, as computing it again takes long.
+    #: except for what is kept of trials, by run or by run and number there, as computing it again takes long.
     ahead: dict[int, Ahead] = field(default_factory=dict)
     curves: dict[tuple[int, int], LearningCurve] = field(default_factory=dict)
+    further: dict[int, FurtherSeeds] = field(default_factory=lambda: defaultdict(FurtherSeeds))
 
     def of(self, part: int) -> list[FrozenTrial]:
         """The trials of a run."""

@@ -59,7 +59,7 @@ def _configuration(history: History, place: int) -> Next | Answer:
     if first < number:  # under a further condition the configuration is that of the first one
         trial, origin = begun[first], {key: value for key, value in begun[first].user_attrs.items() if key == "from"}
     else:
-        new = number - sum(race.is_further(trial) for trial in begun)
+        new = number - history.further[place].among(begun)
         point = part.points.of(part.crossed.place(new))
         trial, origin = proposed_configuration(history, place, _trials(seen), point)
     own = {"seed": e.seeds[number]} if e.kind == "run" else {}
@@ -86,7 +86,7 @@ def _federation(history: History, place: int) -> Next | Answer:
     if (again := initial_design.going_on(begun, known, e)) is not None:
         return next_trial(history, place, begun[again], {run_folder.OF: again, "seed": begun[again].user_attrs["seed"]})
     running = others(begun, known)
-    new = number - sum(race.is_further(trial) for trial in begun[e.taken :])
+    new = number - history.further[place].among(begun, e.taken)
     more, again = part.points.more(new), None
     if e.races and number >= e.taken:
         again = race.repeated(known, running, sign=e.signs[0], rounds=e.rounds, most=len(e.seeds), new=more)

@@ -52,6 +52,19 @@ def is_further(trial: FrozenTrial) -> bool:
     return first_of(trial) is not None
 
 
+class FurtherSeeds:
+    """How many trials of a run that only grows are further seeds, in a time that does not grow with it."""
+
+    def __init__(self) -> None:
+        self._seen = self._found = 0
+
+    def among(self, trials: Sequence[FrozenTrial], since: int = 0) -> int:
+        """Of all that have begun, from number `since` on, the same at every call."""
+        self._found += sum(map(is_further, trials[max(since, self._seen) :]))
+        self._seen = len(trials)
+        return self._found
+
+
 def over_seeds(known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """Every configuration of the `known` trials once, with the mean over its seeds, as samplers see it."""
     from optuna.trial import create_trial

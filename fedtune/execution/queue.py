@@ -238,7 +238,7 @@ class Queue:
 
     def _remember(self, number: int) -> None:
         place, own = self._order[number]
-        trial = self._studies[place].trials()[own]
+        trial = self._studies[place].trial(own)
         self._trials[place][own] = trial
         self._reported[number] = curve(trial)
         self._next = None

@@ -109,6 +109,11 @@ class StudyFile:
         """All trials in order."""
         return self.study.get_trials(deepcopy=False)
 
+    def trial(self, number: int) -> FrozenTrial:
+        """One of them, in a time that does not grow with their number."""
+        found: FrozenTrial = self._storage.get_trial(self._trial(number))
+        return found
+
     def add(self, trial: FrozenTrial) -> None:
         """One more trial, in one line."""
         self.study.add_trial(trial)

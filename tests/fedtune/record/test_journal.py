@@ -84,3 +84,20 @@ def test_a_reader_sees_every_value_while_the_queue_holds_the_file(tmp_path: Path
         queue.report(proposal.number, round_, (0.5 * round_,))
         _, (trial,) = read_study(tmp_path / "run" / run_folder.STUDY)
         assert trial.state.name == "RUNNING" and trial.intermediate_values[round_] == 0.5 * round_
+
+
+def test_no_trial_needs_what_the_study_holds_of_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the time that a trial takes grows with their number: of 9,000 it was a seventh of the driver's."""
+    all_trials, read = StudyFile.trials, list[int]()
+
+    def noted(study: StudyFile) -> Any:
+        read.append(trials)
+        return all_trials(study)
+
+    monkeypatch.setattr(StudyFile, "trials", noted)
+    for trials in (2, 5):
+        drive(tmp_path / str(trials), start(tmp_path / str(trials), trials=trials))
+    assert read.count(2) == read.count(5) > 0
+    study = StudyFile(tmp_path / "5")
+    found = [study.trial(number) for number in range(5)]
+    assert found == all_trials(study) and [trial.number for trial in found] == list(range(5))
