@@ -18,7 +18,6 @@ from fedtune.decisions import confirmation
 from fedtune.decisions.confirmation import confirms, federations
 from fedtune.decisions.history import Part
 from fedtune.decisions.race import is_further, is_over, spent
-from fedtune.execution import ray_session
 from fedtune.execution.interrupts import Interrupts
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.ray_hooks import SessionEnd
@@ -174,7 +173,7 @@ def test_where_the_time_is_short_it_begins_before_the_last_trials(
     watch, lost = ProgressDisplay(made, "quiet"), ServerLoss("fedtune resume")
     slots = [cluster.Slots("declared", "127.0.0.1", 2, 0, "", 2)]
     monkeypatch.setattr(cluster, "slot_map", lambda *_: slots)
-    monkeypatch.setattr(ray_session.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
     place = made.placement._replace(concurrency=2)
     end = SessionEnd(tmp_path / "run", 100.0, Interrupts(), lost)
     session = TuneSession(queue, watch, place, end, mock.Mock(), mock.Mock())
