@@ -150,9 +150,12 @@ def steady(value: Any) -> Any:
 
 
 def compare(before: Path, after: Path) -> list[str]:
-    """The places where the two differ."""
-    found = []
-    for name in sorted(path.stem for path in before.glob("*.json")):
+    """The places where the two differ; there are none only where both hold the same runs."""
+    made = [{path.stem for path in folder.glob("*.json")} for folder in (before, after)]
+    found = [f"{name} is only in one of the two" for name in sorted(made[0] ^ made[1])]
+    if not any(made):
+        found.append(f"there are no runs in {before}, and none in {after}")
+    for name in sorted(made[0] & made[1]):
         one, other = (json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for folder in (before, after))
         found += [f"{name}: {where}" for where in differences(one, other)]
     return found
