@@ -65,6 +65,8 @@ class Call:
         """Whether the value went through this call."""
         caller = self.parent
         while caller is not None and not caller.handled:
+            if not caller.passed:
+                return False
             caller = caller.parent
         return self.handled and self.passed and (caller is None or caller.through)
 
@@ -159,6 +161,7 @@ def trip(root: Path) -> list[Call]:
     from trainables import tune as ours
 
     class Played(ours.Trial):
+        __module__ = ours.__name__  # as its objects are ours
         logdir = ""  # Ray Tune makes none
 
     class Tuner:
