@@ -27,7 +27,7 @@ on, as unsure as that is. `analysis.estimate.ends` has both. What one says that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
@@ -75,6 +75,8 @@ class Standing:
     candidates: tuple[int, ...] = ()
     #: By trial, the place of its configuration.
     place: Mapping[int, int] = field(default_factory=dict)
+    #: Places of configurations of which no federation ran to its end.
+    stopped: Collection[int] = ()
     #: Places of configurations of which a federation is under way.
     running: tuple[int, ...] = ()
     #: Where some were confirmed: the standing by the federations of these configurations alone.
@@ -203,6 +205,7 @@ def standing(
         tuple(sorted({m.trial.number for m in fallen})),
         tuple(range(len(points), len(points) + len(candidates))),
         {trial.number: place[key] for trial in trials if (key := configuration(trial)) in place},
+        [i for i, many in enumerate(seeds) if not many],
         under_way,
         confirmed,
     )
@@ -227,7 +230,7 @@ def estimate(
     tied = [best, *(i for i in others if belief.better(i, best) > RISK)]
     known = None if paper is None else found.place.get(paper)
     paid = 1 - (1 - level) / min(len(tied), LOOKS)
-    whole = None if known is None or not found.seeds[known] else known
+    whole = None if known in found.stopped else known
     gain, *between = (None,) * 3 if whole is None else belief.apart(best, whole, paid)
     return Estimate(
         trial=found.numbers[best],

@@ -20,7 +20,7 @@ from search_spaces.files import read_text
 
 @dataclass(frozen=True)
 class FinalRun:
-    """A final run, and the search's trial whose configuration it trained."""
+    """A final run, and the trial that stands for the configuration of the search that it trained (`Run.first`)."""
 
     run: Run
     trial: int
@@ -87,4 +87,4 @@ def _trial(search: Run, experiment: Mapping[str, Any]) -> int | None:
     if parameters.get("rounds", planned) != planned:
         return None
     same = all(parameters.get(name.rsplit(".", 1)[-1]) == value for name, value in known[number].items())
-    return int(number) if same else None
+    return search.first(int(number)) if same else None

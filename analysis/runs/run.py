@@ -397,14 +397,19 @@ class Run:
         ends = (0.0, 1.0) if self.metrics[0] in SHARES else (-math.inf, math.inf)
         return estimate(self.standing, ends=ends, fresh=fresh, paper=self.paper)
 
+    def first(self, number: int) -> int:
+        """The trial that stands for the configuration of this one: where the search has a `standing`, the first one of
+        it that ran to its end."""
+        place = None if self.standing is None else self.standing.place.get(number)
+        return number if self.standing is None or place is None else self.standing.numbers[place]
+
     @cached_property
     def paper(self) -> int | None:
         """The trial that has the paper's values, where there is one: the one that was begun as that, or by which these
         ran to their end, else one that has all declared defaults, such as a cell of a grid."""
         begun = next((trial.number for trial in self.frozen if self.origin(trial) == run_folder.PAPER), None)
         if begun is not None or not self.searched:
-            place = None if self.standing is None or begun is None else self.standing.place.get(begun)
-            return begun if self.standing is None or place is None else self.standing.numbers[place]
+            return None if begun is None else self.first(begun)
         known = {item["key"]: item.get("declared") for item in self.searched}
         declared = {key: one["default"] for key, one in known.items() if isinstance(one, Mapping) and "default" in one}
         varied = {item["key"] for item in self.varied}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import shutil
@@ -155,6 +156,18 @@ def test_a_final_run_from_before_the_search_had_more_rounds_is_not_taken_for_it(
     assert content["rounds"] == 9 and len(final_runs(load_run(search))) == 1
     path.write_text(yaml.safe_dump(content | {"rounds": 12, "rounds_before": [9]}))
     assert final_runs(load_run(search)) == []
+
+
+def test_a_trial_stands_for_all_of_its_configuration(search: Path, final: Final) -> None:
+    """A final run of one that ended early, of the first seed or of a further one, is of the configuration."""
+    run = load_run(search)
+    other = next(trial.number for trial in run.frozen if trial.number != run.best)
+    final(parameters=run.config(other), provenance={"run": "one", "trial": other})
+    assert [found.trial for found in final_runs(run)] == [other]
+    assert run.standing is not None and run.best is not None
+    place = {**run.standing.place, other: run.standing.place[run.best]}
+    vars(run)["standing"] = dataclasses.replace(run.standing, place=place)
+    assert [found.trial for found in final_runs(run)] == [run.best]
 
 
 def test_a_damaged_neighbour_does_not_stop_the_report(search: Path, final: Final) -> None:
