@@ -26,7 +26,7 @@
 # make bench-gpu     trials per GPU, precisions, recorded servers, MPS, in ten minutes; exits with 2 where there is no GPU
 # make tables        record learning curves for bench-search: about eleven core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds? (SLOTS="1 8 32": by wall-clock)
-# make bench-search-peers   the same with Syne Tune, SMAC3 and Optuna's Gaussian process beside, installed into .venv-peers (about 1.5 GB); a day
+# make bench-search-peers   the same with Syne Tune, SMAC3, NePS, Ax and Optuna's Gaussian process beside, installed into .venv-peers (about 1.8 GB); a day
 # make test-bench   set up, run the tests of the benchmarks: of what is measured and replayed, and of the documents that quote it; nightly
 # make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
 # make cluster-test   set up, search over clusters whose machines are namespaces of this one; says why where that is not allowed

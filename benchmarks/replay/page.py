@@ -26,7 +26,7 @@ CONFIRMED = {"fedtune-1-confirmed-40": "fedtune search"}
 #: The same where there is nothing to gain: those tables have seeds for 36 federations.
 CONFIRMED_NULL = {"fedtune-1-confirmed-36": "fedtune search"}
 #: How the names of other packages' searchers begin.
-OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-")
+OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-", "neps-", "ax")
 #: Others that the page shows.
 BESIDE = ("random-1", "oracle-fedtune")
 #: The budgets, in federations, that the page shows; the repetitions that the best peer must have.
@@ -106,8 +106,8 @@ NAMES = """## Searchers
 `fedtune-1` is `fedtune search --no-confirm`, with one seed; `fedtune-race` the same with `--race`; `fedtune-1-confirmed-40` confirms with
 the last fifth of 40 federations, as `fedtune search` does, and so has no answer of its own before. `random-k` draws configurations,
 each to its end over k seeds. Those of other packages have one seed and their own defaults: Optuna's TPE and Gaussian process with its
-pruners, Ray Tune's OptunaSearch with ASHA, Syne Tune's ASHA with four searchers; SMAC3's facades have up to five seeds.
-`oracle-fedtune` sees true means in place of noisy values. The revision says when a searcher was replayed.
+pruners, Ray Tune's OptunaSearch with ASHA, Syne Tune's ASHA with four searchers, NePS's PriorBand, Ax; SMAC3's facades have up to five
+seeds. `oracle-fedtune` sees true means in place of noisy values. The revision says when a searcher was replayed.
 """
 
 

@@ -5,8 +5,8 @@
     {"do": "tell", "trial", "values", "seeds", "until", "curves"}                    {}
     {"do": "winner"}                                                                 {"winner": {"values", "estimate", "low", "high"}} or {"winner": null}
 
-A dimension is {"name", "kind", "low", "high", "log", "step", "options", "when"}; `when` names the choice and the option
-that it belongs to, or is null. Values are flat and by these names; those of options that were not chosen are left out
+A dimension is {"name", "kind", "low", "high", "log", "step", "options", "when", "paper"}; `when` names the choice and the
+option that it belongs to, or is null; `paper` is the paper's value, or null where the dimension does not hold it. Values are flat and by these names; those of options that were not chosen are left out
 here. With several objectives ("metrics" names them) a curve's values are lists, and a winner is {"configurations"}.
 Larger is better; null in a curve is a federation that diverged. One process serves one search after the other.
 """  # noqa: E501
@@ -140,6 +140,7 @@ def described(space: Space) -> Iterator[dict[str, Any]]:
                 "step": d.step,
                 "options": list(d.options),
                 "when": when,
+                "paper": d.parameter.default if d.contains(d.parameter.default) else None,
             }
             for option, children in d.children.items():
                 yield from walk(children, f"{prefix}{option}.", [name, option])

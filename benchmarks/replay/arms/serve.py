@@ -57,6 +57,13 @@ def _answered(search: Search, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"winner": None if verdict is None else vars(verdict)}
 
 
+def on_step(d: Mapping[str, Any], value: Any) -> Any:
+    """The dimension's value next to `value`, for packages that know no steps of real numbers."""
+    if d["step"] is None or d["kind"] != "real":
+        return value
+    return d["low"] + round((value - d["low"]) / d["step"]) * d["step"]
+
+
 def _plain(value: Any) -> Any:
     """Numbers and texts of numpy as Python's."""
     return value.item()

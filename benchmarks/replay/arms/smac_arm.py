@@ -19,7 +19,7 @@ from smac import HyperparameterOptimizationFacade, MultiFidelityFacade, Scenario
 from smac.runhistory.dataclasses import TrialInfo, TrialValue
 from smac.runhistory.enumerations import StatusType
 
-from benchmarks.replay.arms.serve import Start, serve
+from benchmarks.replay.arms.serve import Start, on_step, serve
 from benchmarks.replay.searcher import Floats, Job, Result, Verdict
 
 #: SMAC's trials in a search of 40 federations: of one seed and all rounds, or of parts of them.
@@ -123,8 +123,7 @@ class Smac:
         found = dict(config)
         for d in self._dimensions:
             found.setdefault(d["name"], d["low"] if d["low"] is not None else (d["options"] or [False])[0])
-            if d["step"] is not None and d["kind"] == "real":
-                found[d["name"]] = d["low"] + round((found[d["name"]] - d["low"]) / d["step"]) * d["step"]
+            found[d["name"]] = on_step(d, found[d["name"]])
             if d["kind"] == "flag":
                 found[d["name"]] = bool(found[d["name"]])
         return found
