@@ -4,6 +4,7 @@ needs no file of the user's."""
 from __future__ import annotations
 
 import importlib.util
+import sys
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,11 +129,11 @@ def test_it_is_selected_by_recorded_and_read_again_without_its_file(tmp_path: Pa
         load_run(made.folder)
 
 
-def test_a_function_of_a_program_is_one(tmp_path: Path, file: Path) -> None:
+def test_a_function_of_a_program_is_one(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("mine", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    __import__("sys").modules["mine"] = module
+    monkeypatch.setitem(sys.modules, "mine", module)
     spec.loader.exec_module(module)
     made = plan(asked(tmp_path, module.hits, "local_accuracy"))
     assert made.experiment.metric == ("val_hits", "val_local_accuracy")
