@@ -4,8 +4,8 @@ needs no file of the user's."""
 from __future__ import annotations
 
 import importlib.util
-import sys
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
