@@ -104,10 +104,9 @@ python -m benchmarks.replay page --check   # is this page what its record gives?
 NAMES = """## Searchers
 
 `fedtune-1` is `fedtune search --no-confirm`, with one seed; `fedtune-race` the same with `--race`; `fedtune-1-confirmed-40` confirms with
-the last fifth of 40 federations, as `fedtune search` does, and so has no answer of its own before. `random-k` draws configurations,
-each to its end over k seeds. Those of other packages have one seed and their own defaults: Optuna's TPE and Gaussian process with its
-pruners, Ray Tune's OptunaSearch with ASHA, Syne Tune's ASHA with four searchers, NePS's PriorBand, Ax; SMAC3's facades have up to five
-seeds. `oracle-fedtune` sees true means in place of noisy values. The revision says when a searcher was replayed.
+the last fifth of 40 federations, as `fedtune search` does. `random-k` draws configurations, each to its end over k seeds. Those of other
+packages have one seed, SMAC3's facades up to five, and their own defaults; the paper's values are the prior of NePS's PriorBand, in which
+`-high` trusts more. `oracle-fedtune` sees true means in place of noisy values. The revision says when a searcher was replayed.
 """
 
 
