@@ -340,7 +340,9 @@ def _left_out(name: str, error: Unable | UserError) -> Excluded:
 def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str, Any], folder: Path) -> Plan:
     """The search of one method, under the conditions that are `given` to all. Raises `Unable`, or `UserError`, where
     the method cannot take part."""
+    from search_spaces.parameter import defaults
     from trainables import registry
+    from trainables.federation import FederationConfig
     from trainables.method import no_global_model
 
     method = registry.method(name)
@@ -369,6 +371,10 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
         data_dir=request.data_dir,
         name=folder / run_folder.SEARCHES / name,
     )
+    declared = registry.declared(name)
+    for key, value in defaults(FederationConfig).items():
+        if given.get(key) == value:  # nobody set it, and it need not be a value that this method can have
+            declared[key].convert(value)
     problems: list[str] = []
     values = settled(asks, problems, {**_local_training(name, request.space), **given})
     if problems:

@@ -227,6 +227,12 @@ def test_who_is_left_out_and_why(tmp_path: Path, toy: Path) -> None:
     assert f"dfrd is left out: {why['dfrd']}." in plan.notes
 
 
+def test_a_condition_that_a_method_cannot_have_leaves_it_out(tmp_path: Path, toy: Path) -> None:
+    """DHF's clients have models of its own choice, and the model that all share where nobody names one is none."""
+    (left,) = planned(tmp_path, toy, methods=("fedavg,fedprox,dhf",)).record.excluded
+    assert left.name == "dhf" and left.why.startswith("model must be one of cnn, cnn2, cnn3, resnet10, got 'auto'")
+
+
 def test_requirements_are_recorded_and_rule_methods_out(tmp_path: Path, toy: Path) -> None:
     require = ("wlp>=0.2", "bytes_up<=5e7")
     plan = planned(tmp_path, toy, methods=("fedavg", "local"), metric="local_accuracy", require=require)
