@@ -120,8 +120,10 @@ def stop_rule(history: History, place: int, number: int) -> Rule:
     part, trial = history.parts[place], history.trials[place][number]
     if race.is_further(trial):
         return Never()  # a configuration is known by now
-    seen = history.seen(place, number) or []
     e, allocation = part.experiment, history.allocation
+    if number < e.initial:
+        return initial_design.First(initial_design.last_round(e.grace))
+    seen = history.seen(place, number) or []
     if allocation is not None and number > 0:
         curves = [(other, history.curve(other, one)) for other, one in seen]
         return method_allocation.rule(allocation, place, curves, e.grace, e.reduction_factor)
@@ -136,7 +138,5 @@ def stop_rule(history: History, place: int, number: int) -> Rule:
         found = early_stopping.rule(
             e.scheduler, curves_alike, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor
         )
-    if number < e.initial:
-        return initial_design.First(initial_design.last_round(e.grace))
     before = trial.user_attrs.get(run_folder.WENT_ON)
     return Later(before, found) if isinstance(before, int) else found

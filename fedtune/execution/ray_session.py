@@ -149,7 +149,7 @@ class TuneSession(UnsavedSearcher):
                 self.watch.started(proposal.number, proposal.values)
                 for tracker in self.trackers:
                     tracker.start(proposal.number, proposal.own, proposal.part.folder, proposal.values)
-            self.watch.expect(lambda: forecast(self.queue.history, self._running()))
+            self.watch.expect(self._forecast)
         if not jobs:
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
             over = self.end.failure is not None or not self._live and self.queue.exhausted
@@ -161,6 +161,9 @@ class TuneSession(UnsavedSearcher):
     def _running(self) -> list[int]:
         """The trials that have not ended."""
         return [number for numbers in self._live.values() for number in numbers.values()]
+
+    def _forecast(self) -> tuple[Mapping[int, float], float] | None:
+        return forecast(self.queue.history, self._running())
 
     def _room(self) -> int:
         """How many trials of the usual share all machines have room for now, at least one, which then waits for a
@@ -269,7 +272,7 @@ class TuneSession(UnsavedSearcher):
             self._ended(number, ending, died)
         if not self._live[trial_id]:
             del self._live[trial_id]
-        self.watch.expect(lambda: forecast(self.queue.history, self._running()))
+        self.watch.expect(self._forecast)
 
     def _ended(self, number: int, ending: Ending, died: Death | None = None) -> None:
         """Takes in how a trial ended, or that its process died."""
