@@ -17,13 +17,14 @@ A Python keyword takes a trailing underscore (`lambda_`); users read and type it
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from search_spaces.errors import UserError, nearest, sentence, unknown
 
@@ -33,7 +34,6 @@ SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 Kind = Literal["real", "integer", "choice", "flag", "text"]
 Work = Literal["", "steps", "samples"]
 Value = float | int | str | bool
-Dataclass = TypeVar("Dataclass")
 
 _METADATA = "fedtune.parameter"
 #: A Python file, and what in it is meant.
@@ -101,43 +101,28 @@ class Parameter:
         """`raw` (from YAML, a command line or Python) as a valid value of this parameter.
 
         Raises `UserError` with the standard sentence."""
-        value = self._parse(raw)
-        if value is None or not self._inside(value):
-            raise UserError(sentence(self.key, self.must(), raw, where, self._hint(raw)))
-        return value
-
-    def _parse(self, raw: object) -> Value | None:
         if self.kind == "flag":
-            if isinstance(raw, bool):
-                return raw
-            return SWITCH.get(str(raw).lower())
-        if self.kind == "choice":
+            value: Value = raw if isinstance(raw, bool) else SWITCH.get(str(raw).lower(), "")
+            valid = isinstance(value, bool)
+        elif self.kind == "choice":
             # YAML reads a bare `none` as a string but `null` as None; both name the option `none`.
-            return "none" if raw is None else str(raw)
-        if self.kind == "text":
-            return str(raw) if isinstance(raw, (str, Path)) and str(raw).strip() else None
-        if isinstance(raw, bool) or raw is None:
-            return None
-        try:
-            number = float(raw)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            return None
-        if not math.isfinite(number):
-            return None
-        if self.kind == "integer":
-            return int(number) if number == int(number) else None
-        return number
-
-    def _inside(self, value: Value) -> bool:
-        if self.kind in ("flag", "text"):
-            return True
-        if self.kind == "choice":
-            return value in self.options or (self.files and _FILE.fullmatch(str(value)) is not None)
-        assert isinstance(value, (int, float))
-        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
-
-    def _hint(self, raw: object) -> str:
-        return nearest(str(raw), self.options) if self.kind == "choice" else ""
+            value = "none" if raw is None else str(raw)
+            valid = value in self.options or (self.files and _FILE.fullmatch(value) is not None)
+        elif self.kind == "text":
+            value = str(raw)
+            valid = isinstance(raw, (str, Path)) and bool(value.strip())
+        else:
+            number = math.nan
+            if not isinstance(raw, bool):
+                with contextlib.suppress(TypeError, ValueError, OverflowError):
+                    number = float(raw)  # type: ignore[arg-type]
+            valid = math.isfinite(number) and (self.kind == "real" or number.is_integer())
+            value = int(number) if valid and self.kind == "integer" else number
+            valid = valid and (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+        if not valid:
+            hint = nearest(str(raw), self.options) if self.kind == "choice" else ""
+            raise UserError(sentence(self.key, self.must(), raw, where, hint))
+        return value
 
 
 def _declare(kind: Kind, default: Value, doc: str, **details: Any) -> Any:
@@ -294,12 +279,6 @@ def convert_all(declared: Mapping[str, Parameter], values: Mapping[str, object],
     if problems:
         raise UserError(*problems)
     return converted
-
-
-def build(cls: type[Dataclass], values: Mapping[str, Value]) -> Dataclass:
-    """An instance of the declared dataclass `cls` from those `values` it declares; the others are ignored. They are by
-    canonical key and valid, as `convert_all` returns them, and are not checked again."""
-    return cls(**{p.name: values[key] for key, p in parameters(cls).items() if key in values})
 
 
 def defaults(*classes: type) -> dict[str, Value]:

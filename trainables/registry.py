@@ -18,7 +18,7 @@ from typing import Any
 
 from search_spaces import plugins
 from search_spaces.errors import Shown, UserError, sentence, unknown
-from search_spaces.parameter import Parameter, Value, build, convert_all, defaults, parameters
+from search_spaces.parameter import Parameter, Value, convert_all, defaults, parameters
 from trainables import methods as package
 from trainables import models, own_code, own_metrics
 from trainables.federation import FederationConfig
@@ -228,8 +228,10 @@ def possible(name: str, values: Mapping[str, Value], where: str = "") -> Configu
     """As `configured`, of values by canonical key that have been converted: each is valid by itself."""
     chosen = method(name)
     complete = {**defaults(FederationConfig, chosen.Config), **values}
-    federation = build(FederationConfig, complete)
-    config: Any = build(chosen.Config, complete)
+    federation, config = (
+        kind(**{parameter.name: complete[key] for key, parameter in parameters(kind).items()})
+        for kind in (FederationConfig, chosen.Config)
+    )
     problems = list(chosen.check(config, federation))
     if federation.rho > 0 and chosen.widths == "equal":
         able = ", ".join(m.name for m in methods().values() if m.widths == "any")

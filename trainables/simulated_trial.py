@@ -172,20 +172,31 @@ class SimulatedTrial:
             process.tell_crashes(self._folder.log)
             process.set_threads(job.threads)
             own_code.given(job.code)
-            self._simulation = self._made(job)
+            simulate = functools.partial(
+                job.simulate or Replicates,
+                job.method,
+                job.values,
+                job.seeds,
+                device=self._device(),
+                data_dir=job.data_dir,
+            )
+            self._simulation = simulate()
             job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
             try:
                 rows = self._folder.resume(self._simulation, job.seeds, ended=job.ended)
             except Damaged as why:
                 self._note = f"Trial {job.number} starts again from round 0, as {why}."
                 self._folder.start_over(why)
-                self._simulation = self._made(job)
+                self._simulation = simulate()
                 rows = self._folder.resume(self._simulation, job.seeds)
             if self._note is None and self._folder.note is not None:
                 self._note = f"Trial {job.number} goes on; {self._folder.note}."
+            if job.keep_models:
+                self._simulation.keep_models()
             if job.keep_images:
                 self._folder.save_images(None, self._simulation.keep_images())
-            if self._tests_at_end:
+            if job.values.get("eval_test") == "end":  # the test set is measured only where the trial may end
+                self._simulation.may_end(job.rule.may_stop)
                 rows = self._simulation.planned(rows)
                 self._folder.rewrite(rows)
             self._take_up(rows)
@@ -203,20 +214,6 @@ class SimulatedTrial:
         if "dataset" in job.values and job.simulate is None:
             home.bring(ask, str(job.values["dataset"]), job.data_dir)
         return home.SentFolder(ask, job.folder, self._node)
-
-    @property
-    def _tests_at_end(self) -> bool:
-        """Whether the test set is measured only where the trial may end."""
-        return self._job.values.get("eval_test") == "end"
-
-    def _made(self, job: Job) -> Any:
-        simulate = Replicates if job.simulate is None else job.simulate
-        made = simulate(job.method, job.values, job.seeds, device=self._device(), data_dir=job.data_dir)
-        if job.keep_models:
-            made.keep_models()
-        if self._tests_at_end:
-            made.may_end(job.rule.may_stop)
-        return made
 
     def _device(self) -> str:
         if not self._on_gpu:

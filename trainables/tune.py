@@ -133,26 +133,25 @@ class Trial(tune.Trainable):
     #: What is told with the next result.
     _note: str | None = None
 
-    def setup(self, config: dict[str, Any]) -> None:
-        self._drop_folder()  # now, as Tune may end the process before it has loaded what simulates
-        from trainables.simulated_trial import HostedTrials
-
-        if config["job"].environment.forks and FORK not in os.environ:
-            self._note = (
-                "The process from which Ray's processes fork has ended. Ray starts new ones instead, which take longer "
-                "to begin."
-            )
-        # (Where no Ray runs, to ask for a machine's name would start one.)
-        self._hosted = HostedTrials(ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
-        self.reset_config(config)
-
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        assert self._hosted is not None
-        self._drop_folder()
+        self._drop_folder()  # now, as Tune may end the process before it has loaded what simulates
         job: Job = new_config["job"]
+        if self._hosted is None:
+            from trainables.simulated_trial import HostedTrials
+
+            if job.environment.forks and FORK not in os.environ:
+                self._note = (
+                    "The process from which Ray's processes fork has ended. Ray starts new ones instead, which take "
+                    "longer to begin."
+                )
+            # (Where no Ray runs, to ask for a machine's name would start one.)
+            self._hosted = HostedTrials(ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
         self._hosted.begin(job, job.gpu_share > 0 and bool(ray.get_gpu_ids()))
         return True
+
+    #: The first trial of a process begins as the later ones do.
+    setup = reset_config  # type: ignore[assignment]  # (Tune's two have other names for what they are given.)
 
     def _drop_folder(self) -> None:
         """Removes the folder that Tune makes for each trial: nothing is written there, unless Ray works in it."""

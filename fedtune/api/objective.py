@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ class Objective:
     def __init__(self, request: SearchRequest, seeds: tuple[int, ...], device: str) -> None:
         from trainables import registry
 
-        asked = spelled(request)
+        asked = dataclasses.replace(request, **spelled(request))
         metric = canonical(asked.metric[0])
         problems: list[str] = []
         if metric not in METRICS:

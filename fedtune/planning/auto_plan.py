@@ -25,7 +25,7 @@ from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import data_of, settled, whole
+from fedtune.planning.settings import FILES, data_of, settled, whole
 from fedtune.record.run_directory import new_folder, write_document
 from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
@@ -68,7 +68,7 @@ class AutoPlan:
 def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: None) -> AutoPlan:
     """Checks all of a request and times a few rounds of every method; `say` is told which. Raises one `UserError` with
     every problem; writes nothing but the data set's cache."""
-    started, request = time.monotonic(), spelled(request)
+    started, request = time.monotonic(), dataclasses.replace(request, **spelled(request))
     problems: list[str] = []
     folder = named_folder(str(request.name), problems)
     wanted = options(request, problems)
@@ -235,7 +235,8 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
             problems.append(unknown("parameter", name, every or set(methods), "--set"))
         for one in takers:
             try:
-                found[one][key] = registry.declared(one)[key].convert(whole(key, value), "--set")
+                said = whole(key, value) if key in FILES else value
+                found[one][key] = registry.declared(one)[key].convert(said, "--set")
             except UserError as error:
                 problems.extend(problem for problem in error.problems if problem not in problems)
     return found

@@ -6,22 +6,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from fedtune.options import AutoRequest
 from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence
 
-Request = TypeVar("Request")
 
-
-def spelled(request: Request) -> Request:
-    """The request with names and paths alone; of metrics of the user's own, `own_metrics` says what computes them.
-    Raises `UserError` where one of its objects has no file."""
+def spelled(asked: Any) -> dict[str, Any]:
+    """By field of a request the name or the path that says the same; of metrics of the user's own, `own_metrics` is
+    what computes them. Raises `UserError` where one of its objects has no file."""
     from trainables import own_code
 
     own_code.check_not_running()
-    asked: Any = request
     changes: dict[str, Any] = {}
     fields = {field.name for field in dataclasses.fields(asked)}
     for name, named in (("method", _method), ("dataset", _dataset), ("model", _model)):
@@ -31,8 +28,7 @@ def spelled(request: Request) -> Request:
         changes |= _metrics(asked)
     if "space" in fields and isinstance(asked.space, Mapping):
         changes["space"] = _space(asked.space, changes.get("method", asked.method))
-    spelled_out: Request = dataclasses.replace(asked, **changes)
-    return spelled_out
+    return changes
 
 
 def _method(given: object) -> str:

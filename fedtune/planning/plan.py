@@ -107,7 +107,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
 
     settings: those of the request, where they are known already. after: of a final run, so many of the fresh seeds are
     left to another run."""
-    request = spelled(request)
+    request = dataclasses.replace(request, **spelled(request))
     problems = list(option.problems(request))
     if isinstance(request, SearchRequest):
         subject = _search(request, settings, problems)

@@ -34,6 +34,8 @@ QUICK_NORMALISED = "lenet_code"
 #: Where the declared share of validation data holds fewer samples, the small profile takes a larger one, up to this,
 #: unless one is named: of fewer, chance is more than half of what differs from seed to seed (`docs/defaults.md`).
 FEW_VALIDATED, MORE_VALIDATED = 240, 0.25
+#: The parameters whose value may name a file of the user's.
+FILES = ("dataset", "model", "own_metrics")
 
 
 @dataclass(frozen=True)
@@ -281,8 +283,8 @@ def _assigned(
             problems.append(_stranger(name.strip(), key, declared))
             continue
         try:
-            several = key == "own_metrics" and key in found
-            wanted = whole(key, f"{found[key]},{wanted}" if several else wanted)
+            if key in FILES:
+                wanted = whole(key, f"{found[key]},{wanted}" if key == "own_metrics" and key in found else wanted)
             found[key] = declared[key].convert(wanted, where)
         except UserError as error:
             problems.extend(error.problems)
@@ -326,11 +328,11 @@ def _refer(found: dict[str, Value], of_data: Mapping[str, str], data_dir: str | 
 
 
 def whole(key: str, wanted: object) -> object:
-    """What a user gave for a parameter; a file's path is whole, so that the run can be resumed from anywhere, and a
+    """What a user gave for one of `FILES`; a file's path is whole, so that the run can be resumed from anywhere, and a
     model's file, or a metric's, is now one that the user has named."""
     if key == "dataset":
         return _dataset(str(wanted))
-    if key not in ("model", "own_metrics") or not isinstance(wanted, str):
+    if not isinstance(wanted, str):
         return wanted
     from trainables import models, own_metrics
 

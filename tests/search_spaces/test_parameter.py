@@ -12,7 +12,6 @@ import pytest
 from search_spaces.errors import UserError
 from search_spaces.parameter import (
     Parameter,
-    build,
     canonical,
     choice,
     convert_all,
@@ -87,9 +86,7 @@ def test_all_problems_of_several_values_at_once(declared: dict[str, Parameter]) 
     )
 
 
-def test_build_takes_its_own_and_leaves_the_rest() -> None:
-    config = build(Config, {"lambda": 0.7, "alpha": 1.0, "somebody_elses": 3})
-    assert config == Config(lambda_=0.7, alpha=1.0)
+def test_keys_have_neither_dashes_nor_a_last_underscore() -> None:
     assert defaults(Config)["lambda"] == 0.5 and canonical("local-steps") == "local_steps"
 
 
