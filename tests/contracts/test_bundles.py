@@ -17,7 +17,7 @@ from tests.contracts.test_methods import CPU, light, same, untimed, values_for
 from trainables import registry
 from trainables.simulation import executors
 from trainables.simulation.replicates import Replicates, step_together
-from trainables.simulation.rounds import Simulation, exchange_together
+from trainables.simulation.rounds import Simulation, trained_together
 
 pytestmark = pytest.mark.numeric
 
@@ -78,10 +78,10 @@ def test_trials_of_a_bundle_give_what_each_gives_alone(name: str, toy: Path, mon
         for e, s, t in zip(exact, stacked, loops, strict=True):
             start_alike(e, s, t)
         programs.clear()
-        exchanged = exchange_together(stacked)
+        trained = trained_together(stacked)
         assert sum(programs) == 12 and max(programs) >= 8  # at least the first two are one program
-        for e, t, s, (row, results) in zip(exact, loops, stacked, exchanged, strict=True):
-            expected, clients = t.exchange()
+        for e, t, s in zip(exact, loops, stacked, strict=True):
+            (row, results), (expected, clients) = s.exchange(trained[s]), t.exchange()
             decided += assert_clients_as_exact(results, clients, e)
             assert counts(s._measured(row, results)) == counts(t._measured(expected, clients))
     assert any(decided)  # or none was looked at closely

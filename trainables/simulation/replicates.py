@@ -18,7 +18,7 @@ from trainables.models import Model
 from trainables.simulation import checkpoint
 from trainables.simulation.client_files import ClientFiles, Key
 from trainables.simulation.kept_images import Arrays
-from trainables.simulation.rounds import Row, Simulation, or_raised, run_together
+from trainables.simulation.rounds import Row, Simulation, trained_together
 from trainables.wire import Params
 from trainables.zoo import Card, card_of_client
 
@@ -56,7 +56,8 @@ class Replicates:
 
     def step(self) -> list[Row]:
         """Runs one round for every seed; one row per seed, as in rounds.jsonl."""
-        return [or_raised(row) for row in run_together(self.simulations)]
+        trained = trained_together(self.simulations)
+        return [s.run_round(trained.pop(s, None)) for s in self.simulations]
 
     def save(self, path: str | Path) -> list[str]:
         """Writes everything that the next round depends on, atomically. What clients keep goes into files beside
@@ -178,12 +179,13 @@ def step_together(trials: Sequence[Replicates]) -> list[list[Row] | Exception]:
 
     Trials may have any configurations. Clients that are stacked (executor `vmap`) and of equal shape are trained as one
     program across trials and seeds; what a trial gets is to rounding what it gets by itself."""
-    done = iter(run_together([s for trial in trials for s in trial.simulations]))
+    trained = trained_together([s for trial in trials for s in trial.simulations])
     found: list[list[Row] | Exception] = []
     for trial in trials:
-        rows = [next(done) for _ in trial.seeds]
-        failed = next((row for row in rows if isinstance(row, Exception)), None)
-        found.append(failed or [row for row in rows if not isinstance(row, Exception)])
+        try:
+            found.append([s.run_round(trained.pop(s, None)) for s in trial.simulations])
+        except Exception as error:
+            found.append(error)
     return found
 
 

@@ -91,8 +91,19 @@ class _ClientCall:
     rng: Rng
 
 
+@dataclass
+class Trained:
+    """What the clients of a round have handed back, by client in their order."""
+
+    results: dict[int, ClientResult]
+    #: Bytes that were sent to them, by the names under which they are counted.
+    down: Counter[str]
+    #: How long they took.
+    seconds: float = 0.0
+
+
 class _Returned:
-    """What the clients of a round have handed back, as far as the record and the next round need it."""
+    """What the record and the next round need of what the clients of a round have handed back."""
 
     def __init__(self, up: Mapping[str, int]) -> None:
         """up: no bytes, by the names under which they are counted."""
@@ -124,6 +135,8 @@ class _ClientModels:
         method, config = simulation.method, simulation.config
         self._tunes = method.personal is not None and method.personal.training(config) is not None
         self.cohort: list[int] = []
+        #: How long it took to measure, where that was between the clients' training.
+        self.seconds = 0.0
         #: Those of the cohort that have trained a model, and the sum of these models where their average is measured.
         self.trained: list[int] = []
         self.sum = WeightedSum() if method.measures_virtual(config) else None
@@ -202,43 +215,14 @@ class Simulation:
         rng = self.fed.rng.child("init")
         self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
 
-    def run_round(self) -> Row:
-        """Runs the next round and returns its line of the record."""
+    def run_round(self, trained: Trained | Exception | None = None) -> Row:
+        """Runs the next round and returns its line of the record. trained: as of `exchange`."""
         with arithmetic(self.fed.precision):
-            return self._run_one_by_one() if self.goes_one_by_one() else self._measured(*self.exchange())
-
-    def _run_one_by_one(self) -> Row:
-        """The next round of a method whose server goes over the uploads once: each client trains when the server asks
-        for its upload, is measured, and what it has handed back is let go of: two uploads are there at most."""
-        t, device = self.progress.round + 1, self.fed.device
-        cohort, down = self._cohort(), Counter(self._bytes("bytes_down", {}))
-        returned = _Returned(self._bytes("bytes_up", {}))
-        models, evaluates = _ClientModels(self, t), self._evaluates(t)
-        trained = measured = 0.0
-
-        def each() -> Iterator[Upload]:
-            nonlocal trained, measured
-            started = _now(device)
-            for call in self._clients(cohort, down):
-                client, result = call.data.client, self._client(call)
-                ended = _now(device)
-                trained += ended - started
-                returned.add(self, client, result)
-                if evaluates:
-                    models.add(client, result)
-                started = _now(device)
-                measured += started - ended
-                yield Upload(client, result.upload)
-                del result
-                started = _now(device)
-
-        uploads, started = OnePass(sum(share > 0 for share in cohort.step_shares), each()), _now(device)
-        rng = self.fed.rng.child("round", t, "server")
-        state = self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
-        uploads.exhaust()
-        served = _now(device) - started - trained - measured
-        row = self._completed(state, down, returned, trained, served)
-        return self._finished(row, partial(self._evaluate, models), measured)
+            if not self.goes_one_by_one():
+                return self._measured(*self.exchange(trained))
+            models = _ClientModels(self, self.progress.round + 1)
+            row, _ = self.exchange(models=models)
+            return self._finished(row, partial(self._evaluate, models), models.seconds)
 
     def _measured(self, row: Row, results: Mapping[int, ClientResult]) -> Row:
         """The complete line of the round that `exchange` has run: `row` with the metrics of its models."""
@@ -306,15 +290,72 @@ class Simulation:
         """What is kept of the training data."""
         return kept_images.of_data(self.fed, self.data)
 
-    def exchange(self) -> tuple[Row, dict[int, ClientResult]]:
-        """Runs the next round without measuring its models; returns the start of its row and the clients' results."""
+    def exchange(
+        self, trained: Trained | Exception | None = None, models: _ClientModels | None = None
+    ) -> tuple[Row, dict[int, ClientResult]]:
+        """Runs the next round without measuring its models; returns the start of its row and the clients' results.
+
+        trained: what the clients have handed back already, as they were trained together with those of others
+        (`trained_together`). models: the clients go one by one, and what they hand back is measured there and not
+        returned."""
+        t, device, returned = self.progress.round + 1, self.fed.device, _Returned(self._bytes("bytes_up", {}))
         with arithmetic(self.fed.precision):
-            if self.executor == "vmap":
-                return or_raised(exchange_together([self])[0])
-            started, down = _now(self.fed.device), Counter(self._bytes("bytes_down", {}))
-            calls = self._clients(self._cohort(), down)
-            results = {call.data.client: self._client(call) for call in calls}
-            return self._served(down, results, _now(self.fed.device) - started), results
+            uploads: Sequence[Upload]
+            if models is not None:
+                trained = Trained({}, Counter(self._bytes("bytes_down", {})))
+                uploads = self._one_by_one(trained, returned, models)
+            else:
+                trained = self._trained() if trained is None else trained
+                if isinstance(trained, Exception):
+                    raise trained
+                uploads = [Upload(client, result.upload) for client, result in trained.results.items()]
+            started, rng = _now(device), self.fed.rng.child("round", t, "server")
+            state = self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
+            if isinstance(uploads, OnePass):
+                uploads.exhaust()
+            served = _now(device) - started - (0.0 if models is None else trained.seconds + models.seconds)
+            for client, result in trained.results.items():
+                returned.add(self, client, result)
+        now = self.progress
+        self.progress = replace(
+            now,
+            round=t,
+            state=state,
+            client_states=now.client_states | returned.client_states,
+            sent=tuple(sorted(returned.sent.union(now.sent))),
+        )
+        row: Row = {"round": t, "seed": self.fed.seed} | returned.up | trained.down
+        row |= self._client_means(returned.numbers) | {"seconds_client": trained.seconds, "seconds_server": served}
+        return row, trained.results
+
+    def _trained(self) -> Trained | Exception:
+        """What the next round's clients hand back."""
+        if self.executor == "vmap":
+            return trained_together([self])[self]
+        started, down = _now(self.fed.device), Counter(self._bytes("bytes_down", {}))
+        results = {call.data.client: self._client(call) for call in self._clients(self._cohort(), down)}
+        return Trained(results, down, _now(self.fed.device) - started)
+
+    def _one_by_one(self, trained: Trained, returned: _Returned, models: _ClientModels) -> OnePass:
+        """The uploads for a server that goes over them once: each client trains when the server asks for its upload, is
+        measured, and what it has handed back is let go of: two uploads are there at most."""
+        cohort, device, evaluates = self._cohort(), self.fed.device, self._evaluates(self.progress.round + 1)
+
+        def each() -> Iterator[Upload]:
+            started = _now(device)
+            for call in self._clients(cohort, trained.down):
+                client, result = call.data.client, self._client(call)
+                ended = _now(device)
+                trained.seconds += ended - started
+                returned.add(self, client, result)
+                if evaluates:
+                    models.add(client, result)
+                models.seconds += _now(device) - ended
+                yield Upload(client, result.upload)
+                del result
+                started = _now(device)
+
+        return OnePass(sum(share > 0 for share in cohort.step_shares), each())
 
     def _tasks(self, down: Counter[str]) -> dict[int, Task]:
         """What the next round's clients train, by client; counts what is sent to them."""
@@ -347,31 +388,6 @@ class Simulation:
         if self.graphs is not None:
             return self.graphs.train(self._task(call))
         return self.method.client(self.config, self.fed, call.payload, call.client_state, call.data, call.rng)
-
-    def _served(self, down: Counter[str], results: Mapping[int, ClientResult], seconds: float) -> Row:
-        """Runs the server on the clients' results, which took `seconds`, and completes the round."""
-        started, returned = _now(self.fed.device), _Returned(self._bytes("bytes_up", {}))
-        uploads = [Upload(client, result.upload) for client, result in results.items()]
-        rng = self.fed.rng.child("round", self.progress.round + 1, "server")
-        state = self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
-        served = _now(self.fed.device) - started
-        for client, result in results.items():
-            returned.add(self, client, result)
-        return self._completed(state, down, returned, seconds, served)
-
-    def _completed(self, state: Any, down: Counter[str], returned: _Returned, client: float, server: float) -> Row:
-        """Completes the round with the server's new state; returns the start of its row. `client` and `server` are the
-        seconds that the two have taken."""
-        now, t = self.progress, self.progress.round + 1
-        self.progress = replace(
-            now,
-            round=t,
-            state=state,
-            client_states=now.client_states | returned.client_states,
-            sent=tuple(sorted(returned.sent.union(now.sent))),
-        )
-        row: Row = {"round": t, "seed": self.fed.seed} | returned.up | down
-        return row | self._client_means(returned.numbers) | {"seconds_client": client, "seconds_server": server}
 
     def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:
         """The deep-leakage attack on what clients have uploaded so far. Raises `UserError` where they hold no
@@ -543,60 +559,40 @@ class Simulation:
         self.progress = replace(self.progress, client_states=held["client_states"], personal=held["personal"])
 
 
-def run_together(simulations: Sequence[Simulation]) -> list[Row | Exception]:
-    """The next round of several simulations: for each its line of the record, or the exception that it ended with,
-    which ends no other one's round.
-
-    Stacked clients (executor `vmap`) are trained together, whatever their configurations and seeds, as in
-    `exchange_together`. Servers and evaluations follow one another."""
-    found: dict[int, Row | Exception] = {}
-    stacked: dict[str, list[int]] = {}
-    for place, simulation in enumerate(simulations):
-        if simulation.executor == "vmap":
-            stacked.setdefault(simulation.fed.precision, []).append(place)
-        else:
-            found[place] = _attempted(simulation.run_round)
-    for precision, places in stacked.items():
-        with arithmetic(precision):
-            exchanged = exchange_together([simulations[place] for place in places])
-            for place, one in zip(places, exchanged, strict=True):
-                measured = simulations[place]._measured
-                found[place] = one if isinstance(one, Exception) else _attempted(measured, *one)
-    return [found[place] for place in range(len(simulations))]
-
-
-def exchange_together(
-    simulations: Sequence[Simulation],
-) -> list[tuple[Row, dict[int, ClientResult]] | Exception]:
-    """The next round of several simulations whose clients are stacked (executor `vmap`), without measuring their
-    models: trials and seeds are one more batch dimension. The time of all clients is divided evenly. In the place of
-    a simulation that fails is its exception.
+def trained_together(simulations: Sequence[Simulation]) -> dict[Simulation, Trained | Exception]:
+    """What the clients of the next round hand back, of every simulation whose clients are stacked (executor `vmap`):
+    they are trained as one program, whatever their configurations and seeds; trials and seeds are one more batch
+    dimension. The time is divided evenly. In the place of a simulation that fails is its exception.
 
     Where memory does not suffice for all of them, that is every one's exception; after any other failure of the common
     program each is trained by itself, to know whose it is."""
-    started, device = _now(simulations[0].fed.device), simulations[0].fed.device
-    downs = [Counter(s._bytes("bytes_down", {})) for s in simulations]
-    tasks = [_attempted(s._tasks, down) for s, down in zip(simulations, downs, strict=True)]
-    able = [own for own in tasks if not isinstance(own, Exception)]
-    together = _attempted(train_stacked, [task for own in able for task in own.values()])
-    if isinstance(together, Exception) and len(able) > 1 and not is_out_of_memory(together):
-        parts = [_attempted(train_stacked, list(own.values())) for own in able]
-    elif isinstance(together, Exception):
-        parts = [together] * len(able)
-    else:
-        done = iter(together)
-        parts = [[next(done) for _ in own] for own in able]
-    seconds, trained = (_now(device) - started) / len(simulations), iter(parts)
-    found: list[tuple[Row, dict[int, ClientResult]] | Exception] = []
-    for simulation, own, down in zip(simulations, tasks, downs, strict=True):
-        if isinstance(own, Exception):
-            found.append(own)
-        elif isinstance(results := next(trained), Exception):
-            found.append(results)
-        else:
-            of_clients = dict(zip(own, results, strict=True))
-            row = _attempted(simulation._served, down, of_clients, seconds)
-            found.append(row if isinstance(row, Exception) else (row, of_clients))
+    found: dict[Simulation, Trained | Exception] = {}
+    alike: dict[str, list[Simulation]] = {}
+    for s in simulations:
+        if s.executor == "vmap":
+            alike.setdefault(s.fed.precision, []).append(s)
+    for precision, group in alike.items():
+        with arithmetic(precision):
+            started, device = _now(group[0].fed.device), group[0].fed.device
+            downs = [Counter(s._bytes("bytes_down", {})) for s in group]
+            tasks = [_attempted(s._tasks, down) for s, down in zip(group, downs, strict=True)]
+            able = [own for own in tasks if not isinstance(own, Exception)]
+            together = _attempted(train_stacked, [task for own in able for task in own.values()])
+            if isinstance(together, Exception) and len(able) > 1 and not is_out_of_memory(together):
+                parts = [_attempted(train_stacked, list(own.values())) for own in able]
+            elif isinstance(together, Exception):
+                parts = [together] * len(able)
+            else:
+                done = iter(together)
+                parts = [[next(done) for _ in own] for own in able]
+            seconds, trained = (_now(device) - started) / len(group), iter(parts)
+        for s, own, down in zip(group, tasks, downs, strict=True):
+            if isinstance(own, Exception):
+                found[s] = own
+            elif isinstance(results := next(trained), Exception):
+                found[s] = results
+            else:
+                found[s] = Trained(dict(zip(own, results, strict=True)), down, seconds)
     return found
 
 
@@ -606,13 +602,6 @@ def _attempted(work: Callable[..., Done], *given: Any) -> Done | Exception:
         return work(*given)
     except Exception as error:
         return error
-
-
-def or_raised(found: Done | Exception) -> Done:
-    """What was found, where it is no exception."""
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 def _now(device: torch.device) -> float:

@@ -27,7 +27,8 @@ from trainables.params import put, unpack
 from trainables.simulation import evaluation, executors
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.executors import chosen, train_stacked
-from trainables.simulation.rounds import Row, Simulation, choose_cohort, exchange_together, run_together
+from trainables.simulation.replicates import Replicates
+from trainables.simulation.rounds import Row, Simulation, choose_cohort, trained_together
 from trainables.wire import ClientResult
 
 pytestmark = pytest.mark.numeric
@@ -253,16 +254,16 @@ def test_seeds_are_one_more_batch_dimension(
         for e, s, t in zip(exact, pair, loops, strict=True):
             start_alike(e, s, t)
         groups.clear()
-        exchanged = exchange_together(pair)
+        trained = trained_together(pair)
         assert sum(groups) == 8 and all(size % 2 == 0 for size in groups)
-        for e, t, s, (row, results) in zip(exact, loops, pair, exchanged, strict=True):
-            expected, clients = t.exchange()
+        for e, t, s in zip(exact, loops, pair, strict=True):
+            (row, results), (expected, clients) = s.exchange(trained[s]), t.exchange()
             assert any(assert_clients_as_exact(results, clients, e))
             assert counts(s._measured(row, results)) == counts(t._measured(expected, clients))
 
 
 def test_a_loop_of_several_simulations_is_each_by_itself(toy: Path) -> None:
-    rows = run_together([simulation("fedavg", toy, seed) for seed in (1, 2)])
+    rows = Replicates("fedavg", values_for("fedavg", toy), (1, 2)).step()
     assert [untimed(r) for r in rows] == [untimed(simulation("fedavg", toy, seed).run_round()) for seed in (1, 2)]
 
 
