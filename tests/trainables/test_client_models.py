@@ -149,7 +149,7 @@ def run(made: Job, steps: int | None = None) -> None:
 def test_a_trial_saves_them_and_a_resumed_one_the_same(
     name: str, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", float("inf"))  # a checkpoint after every round
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)  # a checkpoint after every round
     run(job(tmp_path / "whole", toy, name))
     run(job(tmp_path / "cut", toy, name), steps=2)
     run(job(tmp_path / "cut", toy, name))

@@ -6,7 +6,6 @@ import dataclasses
 import errno
 import importlib.metadata
 import json
-import math
 import os
 import re
 import socket
@@ -107,7 +106,7 @@ def test_smaller_is_better_for_a_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_going_on_gives_the_same_rows(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)  # a checkpoint every round
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)  # a checkpoint every round
     whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
     trial = Trial({"job": job(tmp_path / "cut")})
     for _ in range(cut):
@@ -133,7 +132,7 @@ def test_the_test_set_is_measured_where_the_trial_may_end(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill changes no row, and the last round of a trial that goes on is then one of many."""
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)  # a checkpoint every round
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)  # a checkpoint every round
 
     def federation(name: str, rounds: int, rule: Any) -> Job:
         given = {
@@ -187,7 +186,7 @@ def test_a_disk_that_fills_up_interrupts(tmp_path: Path, monkeypatch: pytest.Mon
         raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's way of saying it
 
     monkeypatch.setattr(Fake, "save", full)
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     ending, _ = run(trial)
     assert ending.stop_reason == "interrupted" and "checkpoint" in str(ending.error)
 
@@ -238,7 +237,7 @@ def test_prints_go_to_the_trials_log(
 def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
     true = Fake.step
 
@@ -262,7 +261,7 @@ def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
 
 
 def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     trial = Trial({"job": job(tmp_path / "t")})
     for _ in range(3):
         trial.step()
@@ -306,7 +305,7 @@ def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytes
 def test_data_that_are_gone_or_changed_interrupt_and_are_not_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     data = write_toy(tmp_path)
     values = {"dataset": str(data), "rounds": 2, "clients": 3, "local_steps": 1, "model": "lenet5", "partition": "iid"}
 

@@ -8,9 +8,9 @@ still being written: the actor holds the folder as a process does that sees it. 
 where the machine lacks it, once per machine and content.
 
 Rounds are sent as they end, and the trial goes on while one message is on its way; the next one waits for it, as does
-the end of the trial. So what is at home is what was in the trial's folder a message ago, at most. A checkpoint is as
-seldom as sending and writing it need for at most `CHECKPOINT_SHARE` of the time, which is the bound for the bandwidth
-of one trial.
+the end of the trial. So what is at home is what was in the trial's folder a message ago, at most. A checkpoint costs
+what sending and writing it take; that this is at most `CHECKPOINT_SHARE` of the time is the bound for the bandwidth of
+one trial.
 """
 
 from __future__ import annotations

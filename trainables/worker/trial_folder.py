@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import io
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,9 @@ from trainables.worker.process import is_out_of_memory
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.zoo import Card, save_clients, save_model
 
-#: Share of the running time that writing checkpoints may take; rounds much faster than a checkpoint are not all saved.
+#: So many seconds a process lives on average, as far as the time between checkpoints goes.
+MEAN_LIFE = 3600.0
+#: The largest share of the running time that writing checkpoints may take.
 CHECKPOINT_SHARE = 0.05
 #: How long a trial waits for the process of a killed driver to let go of its folder, in seconds.
 LOCK_SECONDS = 60.0
@@ -143,9 +146,9 @@ class TrialFolder:
         rounds_jsonl.append(self.path / ROUNDS, rows)
 
     def save_checkpoint(self, simulation: Resumable, *, last: bool) -> None:
-        """Saves the round that has just ended: always where it is the trial's `last`, else as often as
-        `CHECKPOINT_SHARE` allows."""
-        due = time.monotonic() - self._saved_at >= self._save_cost / CHECKPOINT_SHARE
+        """Saves the round that has just ended: always where it is the trial's `last` or first, else after
+        `between_checkpoints`."""
+        due = time.monotonic() - self._saved_at >= between_checkpoints(self._save_cost)
         if not due and not last:
             return
         started = time.monotonic()
@@ -181,6 +184,13 @@ class TrialFolder:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # an array may be called as an option is
             files.replace(self.path / kept_images.name_of(seed, round_), buffer.getvalue())
+
+
+def between_checkpoints(cost: float) -> float:
+    """The seconds between two checkpoints that each take `cost` seconds to write: those for which writing them and
+    computing again what a process that dies had not saved take least time together (Young, CACM 17, 1974: the square
+    root of 2 × cost × `MEAN_LIFE`), and never less than `CHECKPOINT_SHARE` asks for."""
+    return max(math.sqrt(2 * cost * MEAN_LIFE), cost / CHECKPOINT_SHARE)
 
 
 def _load(simulation: Resumable, checkpoint: Path) -> Sequence[str]:

@@ -88,7 +88,7 @@ def test_a_kill_at_any_moment_changes_nothing(
 ) -> None:
     """Killed once the states of round 3 are written, once its checkpoint is, before what it needs no longer is removed:
     round 4 holds the same bits. Mapped, the states are read from the files, which never change."""
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     monkeypatch.setattr(checkpoint, "MAPPED", 0 if mapped else math.inf)
     whole = made(toy)
     for _ in range(4):

@@ -102,7 +102,7 @@ def test_a_run_gives_the_same_bits_whether_it_keeps_images_or_not(tmp_path: Path
 def test_a_trial_that_goes_on_leaves_the_same_files(
     tmp_path: Path, toy: Path, method: str, dataset: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     of = toy if dataset is None else Path(dataset)
     ended(trial(tmp_path / "whole", of, method, True, (0, 1)))
     cut = trial(tmp_path / "cut", of, method, True, (0, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,7 +97,7 @@ def interrupted(made: Job, rounds: int) -> None:
 
 @pytest.fixture(autouse=True)
 def checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

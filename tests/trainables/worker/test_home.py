@@ -42,7 +42,7 @@ FOLDERS: list[SentFolder] = []
 def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run directory; scratch folders of trials are made in `there`. A checkpoint is written after every round."""
     monkeypatch.setattr(environment, "SHARED_SOON", 0.0)
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     (tmp_path / "there").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "there"))
     made = tmp_path / "run"
@@ -123,7 +123,7 @@ def test_a_trial_goes_on_while_one_message_is_on_its_way(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one waits for it, and the end of the trial for the last one."""
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", 1e-9)  # one after the first round, and the last one
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: math.inf)  # the first and the last only
     whole = run(Trial({"job": job(tmp_path / "whole")}))
     place, write = run_folder / "trials" / "0000", Home.write
     may_write = threading.Event()
@@ -156,7 +156,7 @@ def test_a_message_that_did_not_arrive_is_told_and_sent_again(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the next message, and when the trial is left."""
-    monkeypatch.setattr(trial_folder, "CHECKPOINT_SHARE", 1e-9)
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: math.inf)
     place, write, refused = run_folder / "trials" / "0000", Home.write, False
 
     def may_refuse(self: Home, *given: Any) -> None:
