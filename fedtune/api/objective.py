@@ -51,7 +51,7 @@ class Objective:
         if problems:
             raise UserError(*dict.fromkeys(problems))
         self.values = settings.values
-        self._configured = registry.configured
+        self._possible = registry.possible
 
     def __call__(self, trial: Trial) -> float:
         """The metric of the last round, mean over the seeds."""
@@ -59,7 +59,7 @@ class Objective:
 
         from trainables.simulation.replicates import Replicates
 
-        made = self._configured(self.method, {**self.values, **self.space.suggest(trial)})
+        made = self._possible(self.method, {**self.values, **self.space.suggest(trial)})
         simulated = Replicates(self.method, made, self.seeds, device=self.device, data_dir=self.data_dir)
         last: float | None = None
         while simulated.round < simulated.rounds:

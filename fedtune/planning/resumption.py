@@ -30,6 +30,7 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.provenance import NUMBERS, sampler_file, versions
 from search_spaces import run_folder
 from search_spaces.errors import Shown, UserError, sentence
+from search_spaces.parameter import convert_all
 from search_spaces.run_folder import FIXED
 from search_spaces.shell import quote
 from search_spaces.space import Space
@@ -92,17 +93,19 @@ def part_of(folder: Path) -> Part:
 
 def complete(folder: Path, experiment: Experiment) -> tuple[Experiment, Space]:
     """An experiment that was recorded in `folder`, with every value, and its space. (A method's own file may
-    declare more parameters than it did; these have their defaults.) Raises `UserError` where both do not fit."""
+    declare more parameters than it did; these have their defaults.) Raises `UserError` where both do not fit, or a
+    value is none of its parameter's."""
     from trainables import registry
 
     space = space_of(folder / run_folder.SPACE)
     declared = registry.declared(experiment.method)
+    recorded = convert_all(declared, experiment.values, str(folder / run_folder.EXPERIMENT))
     missing = {
         key: parameter.default
         for key, parameter in declared.items()
-        if key not in experiment.values and key not in space.search and key not in space.vary
+        if key not in recorded and key not in space.search and key not in space.vary
     }
-    whole = dataclasses.replace(experiment, values={**missing, **experiment.values})
+    whole = dataclasses.replace(experiment, values={**missing, **recorded})
     KnownPoints(whole, space)
     return whole, space
 
@@ -229,9 +232,7 @@ def _data(run: Run, experiment: Experiment, space: Space, problems: list[str]) -
         seed = str(experiment.seeds[0])
         if not isinstance(dealt, Mapping) or seed not in dealt:
             return [_unrecorded(run.path, "partition")]
-        settings = registry.configured(
-            experiment.method, {**values, "precision": "fp32", "executor": "loop"}
-        ).federation
+        settings = registry.possible(experiment.method, {**values, "precision": "fp32", "executor": "loop"}).federation
         _, built = federated_data.build(settings, experiment.seeds[0], torch.device("cpu"), experiment.data_dir)
     except UserError as error:
         problems += [f"{run.path} cannot go on. {problem}" for problem in error.problems]

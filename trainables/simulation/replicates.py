@@ -38,10 +38,11 @@ class Replicates:
         device: str = "cpu",
         data_dir: str | None = None,
     ) -> None:
-        """Raises `UserError` where the configuration, the data set or the federation is impossible."""
+        """values: by key, each valid by itself. Raises `UserError` where the configuration, the data set or the
+        federation is impossible."""
         self.seeds = tuple(seeds)
         self._client_files = ClientFiles()
-        made = values if isinstance(values, registry.Configuration) else registry.configured(method, values)
+        made = values if isinstance(values, registry.Configuration) else registry.possible(method, values)
         self.simulations = [Simulation(method, made, seed, torch.device(device), data_dir) for seed in self.seeds]
 
     @property

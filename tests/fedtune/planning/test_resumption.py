@@ -83,7 +83,16 @@ def option_gone(begun: Begun, patch: pytest.MonkeyPatch) -> None:
     path.write_text(path.read_text() + "prior: 0.25\n")
 
 
+def value_edited(begun: Begun, patch: pytest.MonkeyPatch) -> None:
+    """Guards that values are checked as they are read: trials take them as they are recorded."""
+    path = begun.folder / run_folder.EXPERIMENT
+    text = path.read_text()
+    assert "  omega: 1.0\n" in text
+    path.write_text(text.replace("  omega: 1.0\n", "  omega: high\n"))
+
+
 FAULTS = {
+    value_edited: "omega must be a number in [0.001, 10000], got 'high'",
     option_gone: "was begun with --prior, which is gone",
     gone: "A data set of your own must be there, a folder of images",
     other_labels: "must be as it was when the run began",
