@@ -52,7 +52,6 @@ from trainables.building_blocks.distillation_bases import (
 from trainables.building_blocks.losses import diversity, kd_kl, kl_rows
 from trainables.building_blocks.server_distillation import (
     Batch,
-    LabelDistribution,
     Phases,
     ServerDistillation,
     generator_module,
@@ -186,77 +185,50 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     model = preliminary(config, fed, state, uploads, CHANNELS[config.base])
     if config.server_iters == 0:
         return State(now, model, state.generator, moving_average(state.ema, state.generator, config.lambda_))
-    distillation = _Distillation(
-        config,
-        fed,
-        Teachers(fed, uploads, scaler=config.scaler),
-        label_distribution_of(fed, uploads),
-        model,
-        state,
-        rng,
-    )
-    ema = state.ema
+    teachers = Teachers(fed, uploads, scaler=config.scaler)
+    labels = label_distribution_of(fed, uploads)
+    tau = labels.weights.to(fed.device)
+    phases = Phases(config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng)
+    averaged = generator_module(config, fed, "averaged G").eval()
+    put(averaged, on(fed.device, state.ema))
+    for_ema = phases.draws("ema")
+
+    def of_generator(batch: Batch) -> Tensor:
+        ensemble = teachers.logits(batch.seen, tau[:, batch.y])
+        with torch.set_grad_enabled(config.tran_grad == "both"):
+            student = phases.student(batch.seen)
+        loss = generator_loss(config, ensemble, student, batch.y, batch.images, batch.merged)
+        embedding = phases.generator.embedding
+        if config.beta_ey > 0 and embedding is not None:
+            loss = loss + config.beta_ey * embedding_hinge(embedding(batch.y), config.embed_norm_scale)
+        return loss
+
+    def logits(batch: Batch) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            ensemble = teachers.logits(batch.seen, tau[:, batch.y])
+        return phases.student(batch.seen), ensemble
+
+    def of_student(batch: Batch, *for_averaged: Tensor) -> Tensor:
+        # The averaged generator's images are made of z̃ and ỹ, where its term has a weight.
+        own = logits(batch)
+        if not for_averaged:
+            return student_loss(config, *own)
+        with torch.no_grad():
+            batch = phases.synthesise(averaged, *for_averaged)
+        return student_loss(config, *own, logits(batch))
+
+    ema, also = state.ema, [for_ema] if config.use_ema and config.alpha > 0 else []
     for iteration in range(config.server_iters):
-        distillation.phases.generator_phase(distillation.generator_loss)
+        phases.generator_phase(of_generator)
         if iteration == 0 and config.ema_update == "before_distillation":
-            ema = moving_average(ema, take(distillation.phases.generator), config.lambda_)
-            put(distillation.averaged, ema)
-        distillation.for_ema.renew()
-        distillation.phases.distillation_phase(distillation.student_loss, distillation.also)
-    generator = take(distillation.phases.generator)
+            ema = moving_average(ema, take(phases.generator), config.lambda_)
+            put(averaged, ema)
+        for_ema.renew()
+        phases.distillation_phase(of_student, also)
+    generator = take(phases.generator)
     if config.ema_update == "round_end":
         ema = moving_average(ema, generator, config.lambda_)
-    return State(now, take(distillation.phases.student), generator, ema)
-
-
-class _Distillation:
-    """One round's working modules and what the two phases minimise on them: step 7 of the algorithm."""
-
-    def __init__(
-        self,
-        config: Config,
-        fed: Federation,
-        teachers: Teachers,
-        labels: LabelDistribution,
-        model: Params,
-        state: State,
-        rng: Rng,
-    ) -> None:
-        self.config, self.teachers, self.tau = config, teachers, labels.weights.to(fed.device)
-        self.phases = Phases(
-            config, fed, fed.network(role="student"), model, state.generator, labels.probabilities, rng
-        )
-        self.averaged = generator_module(config, fed, "averaged G").eval()
-        put(self.averaged, on(fed.device, state.ema))
-        self.for_ema = self.phases.draws("ema")
-        #: What the student's loss is given besides the generator's batch.
-        self.also = [self.for_ema] if config.use_ema and config.alpha > 0 else []
-
-    def generator_loss(self, batch: Batch) -> Tensor:
-        """L_gen, Eq. (5), and the embedding's hinge."""
-        c = self.config
-        ensemble = self.teachers.logits(batch.seen, self.tau[:, batch.y])
-        with torch.set_grad_enabled(c.tran_grad == "both"):
-            student = self.phases.student(batch.seen)
-        loss = generator_loss(c, ensemble, student, batch.y, batch.images, batch.merged)
-        embedding = self.phases.generator.embedding
-        if c.beta_ey > 0 and embedding is not None:
-            loss = loss + c.beta_ey * embedding_hinge(embedding(batch.y), c.embed_norm_scale)
-        return loss
-
-    def student_loss(self, batch: Batch, *for_averaged: Tensor) -> Tensor:
-        """L_md, Eq. (7); the averaged generator's images are made of z̃ and ỹ `for_averaged`, if these are given."""
-        loss = self._distil(batch)
-        if for_averaged:
-            with torch.no_grad():
-                averaged = self.phases.synthesise(self.averaged, *for_averaged)
-            loss = loss + self.config.alpha * self._distil(averaged)
-        return loss
-
-    def _distil(self, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            ensemble = self.teachers.logits(batch.seen, self.tau[:, batch.y])
-        return kd_kl(self.phases.student(batch.seen), ensemble, self.config.kd_temperature, self.config.kl_direction)
+    return State(now, take(phases.student), generator, ema)
 
 
 def transfer_mask(rule: str, ensemble: Tensor, student: Tensor, y: Tensor) -> Tensor:
@@ -286,6 +258,17 @@ def generator_loss(
         loss = loss + config.beta_tran * transferability_loss(config, ensemble, student, y)
     if config.beta_div > 0:
         loss = loss + config.beta_div * diversity(images, merged, config.diversity_norm)
+    return loss
+
+
+def student_loss(
+    config: Config, student: Tensor, ensemble: Tensor, averaged: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """L_md, Eq. (7). `student`, `ensemble` `(B, C)` logits on the generator's images; `averaged`: the same two on those
+    of its moving average."""
+    loss = kd_kl(student, ensemble, config.kd_temperature, config.kl_direction)
+    if averaged is not None:
+        loss = loss + config.alpha * kd_kl(*averaged, config.kd_temperature, config.kl_direction)
     return loss
 
 

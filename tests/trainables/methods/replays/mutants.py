@@ -70,18 +70,18 @@ REPLAYS = {
 #: By replay and file: what is wrong, the piece, what is written in its place.
 _TABLE = {
     ("dfrd::test_dfrd[fedavg]", "dfrd.py"): [
-        ("α is not applied in the distillation", "self.config.alpha * self._distil(", "self._distil("),
+        ("α is not applied in the distillation", "config.alpha * kd_kl(", "kd_kl("),
         (
             "the averaged generator's images come from the current one",
-            "synthesise(self.averaged,",
-            "synthesise(self.phases.generator,",
+            "synthesise(averaged,",
+            "synthesise(phases.generator,",
         ),
         ("τ is given to the wrong clients", "labels.weights.to(", "labels.weights.roll(1, 0).to("),
         ("labels are uniform instead of p(y)", "labels.probabilities", "torch.ones(fed.classes)"),
         (
             "the student is compared on other images than the teachers'",
-            "self.phases.student(batch.seen), ensemble, self.config.kd",
-            "self.phases.student(batch.images.flip(0)), ensemble, self.config.kd",
+            "phases.student(batch.seen), ensemble",
+            "phases.student(batch.images.flip(0)), ensemble",
         ),
     ],
     ("dfrd::test_dfrd[fedavg]", "server_distillation.py"): [
@@ -91,7 +91,7 @@ _TABLE = {
         (
             "the moving average starts from the new generator",
             "ema = moving_average(ema, take(",
-            "ema = moving_average(take(distillation.phases.generator), take(",
+            "ema = moving_average(take(phases.generator), take(",
         ),
     ],
     ("dfrd::test_dfrd[fedrolex]", "distillation_bases.py"): [
