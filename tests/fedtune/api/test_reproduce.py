@@ -1,4 +1,5 @@
-"""`fedtune.reproduce` on real Ray with a fake simulation: what it makes, takes, goes on with and refuses."""
+"""`fedtune.reproduce` on real Ray with a fake simulation: what it makes, takes, goes on with and refuses. Every run of
+a figure of rebuilt images is attacked once, on the same images."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import fedtune
 from analysis.reproduce import declaration
 from analysis.runs import load_run
+from fedtune.api import reproduce
 from fedtune.api.reproduce import Reproduced
 from fedtune.api.reproductions import reproductions
 from fedtune.cli import app
@@ -302,3 +304,20 @@ def test_the_list_fits_80_columns_and_says_what_each_costs() -> None:
     assert table["paper_seed_rounds"] == 9 * 3 * 100 * 3
     assert rows["dfrd-fig5"]["paper_seed_rounds"] == 30 * 200 * 3
     assert table["seconds"] == pytest.approx(10 + table["small_seed_rounds"] * one.seconds / table["cores"])
+
+
+def test_every_run_is_attacked_once_and_under_its_first_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan_reproduction(ReproduceRequest("fedmdcg-fig4", small=True, runs_dir=str(tmp_path), quiet=True))
+    calls: list[tuple[Path, dict[str, Any]]] = []
+
+    def attack(target: Path, **options: Any) -> None:
+        calls.append((target, options))
+        target.mkdir(parents=True)
+        (target / run_folder.ATTACK).write_bytes(b"")
+
+    monkeypatch.setattr(reproduce, "attack", attack)
+    reproduce._attack(planned)
+    assert [target for target, _ in calls] == [part.folder for part in planned.parts] and len(calls) == 6
+    assert {(options["trial"], options["images"]) for _, options in calls} == {(0, reproduce.IMAGES)}
+    reproduce._attack(planned)
+    assert len(calls) == 6, "what has been attacked is taken as it is"

@@ -1,4 +1,4 @@
-"""What clients keep, in files beside the checkpoint: what is written, and what is read after a kill."""
+"""What clients keep, in files beside the checkpoint: what is written, read after a kill, and refused."""
 
 from __future__ import annotations
 
@@ -211,3 +211,14 @@ def test_a_state_that_a_client_has_replaced_is_paged_out(
     assert same(paged, replaced)
     for s in trial.simulations:
         assert all(s.progress.client_states[client] is held for client, held in s.read_back.items())
+
+
+def test_a_checkpoint_of_another_version_or_of_other_seeds_is_refused(toy: Path, tmp_path: Path) -> None:
+    trial = Replicates("fedavg", values_for("fedavg", toy), (3,))
+    trial.save(tmp_path / "now")
+    for version in (1, 2, 3, 99):
+        checkpoint.save(tmp_path / "other", checkpoint.load(tmp_path / "now") | {"version": version})
+        with pytest.raises(ValueError, match=f"has version {version} and this fedtune reads version 4"):
+            trial.load(tmp_path / "other")
+    with pytest.raises(ValueError, match=r"of the seeds \(3,\)"):
+        Replicates("fedavg", values_for("fedavg", toy), (4,)).load(tmp_path / "now")
