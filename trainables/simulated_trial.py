@@ -28,7 +28,7 @@ from typing import Any
 from search_spaces.errors import EnvironmentFault, UserError
 from trainables import own_code
 from trainables.simulation.replicates import Replicates, step_together
-from trainables.worker import environment, home, process
+from trainables.worker import environment, home, memory, process
 from trainables.worker.job import Ending, Job
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
@@ -47,7 +47,7 @@ class HostedTrials:
         self._given = ask, node
         self._trials: list[SimulatedTrial] = []
         self._going: dict[int, SimulatedTrial] = {}
-        process.keep_memory()
+        memory.keep_memory()
         process.spare_imports()
 
     def begin(self, job: Job, on_gpu: bool) -> None:

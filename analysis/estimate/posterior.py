@@ -29,6 +29,7 @@ optimised, so nothing depends on where an optimiser starts, and a noise that few
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,15 +72,42 @@ class Federations:
 @dataclass(frozen=True)
 class Part:
     """One l, ρ and u: its weight, the scaled t distribution of all means, and a seed's own and shared variance. `mean`
-    and `square` (m,): centres and squared scales; `covariance` (m, k): with the k configurations that have values, run,
-    or are asked for jointly."""
+    and `square` (m,): centres and squared scales.
+
+    Covariances are those with the k configurations that have values, run, or are asked for jointly: `before` (m, k)
+    minus the products of what has `fallen`, pairs of matrices (m, r) and (r, k). Of most that are asked for only some
+    are needed, so they are computed where they are."""
 
     weight: float
     mean: Floats
     square: Floats
-    covariance: Floats
+    before: Floats
     own: float
     shared: float
+    fallen: tuple[tuple[Floats, Floats], ...] = ()
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """(m, k)"""
+        return self._less(self.before, [left @ right for left, right in self.fallen])
+
+    def between(self, ones: Sequence[int], others: Sequence[int]) -> Floats:
+        """(n, o): the covariances of these `ones` with these `others`, which are of the k."""
+        fallen = [left[ones] @ right[:, others] for left, right in self.fallen]
+        return self._less(self.before[np.ix_(ones, others)], fallen)
+
+    def beside(self, others: Sequence[int]) -> Floats:
+        """(m, o): the covariances of all with these `others`."""
+        return self._less(self.before[:, others], [left @ right[:, others] for left, right in self.fallen])
+
+    def toward(self, others: Sequence[int]) -> Floats:
+        """(m,): the covariances of all with the mean of these `others`."""
+        each = np.bincount(others, minlength=self.before.shape[1]) / len(others)
+        return self._less(self.before @ each, [left @ (right @ each) for left, right in self.fallen])
+
+    @staticmethod
+    def _less(before: Floats, fallen: Sequence[Floats]) -> Floats:
+        return before - sum(fallen) if fallen else before
 
 
 class Posterior:
@@ -106,7 +134,7 @@ class Posterior:
         unknown of all alike, such as what the only seed does to them."""
         means, scales = [], []
         for part in self.parts:
-            with_them = part.covariance[:, others].mean(axis=1)
+            with_them = part.toward(others)
             means.append(part.mean - part.mean[others].mean())
             scales.append(part.square - 2 * with_them + with_them[others].mean())
         return self._mixed(means, scales)
@@ -117,7 +145,7 @@ class Posterior:
         rows, places = list(ones), list(others)
         found: Floats = np.zeros((len(rows), len(places)))
         for part in self.parts:
-            apart = part.square[rows, None] + part.square[places] - 2 * part.covariance[np.ix_(rows, places)]
+            apart = part.square[rows, None] + part.square[places] - 2 * part.between(rows, places)
             found += part.weight * (apart + (part.mean[rows, None] - part.mean[places]) ** 2)
         return found
 
@@ -272,9 +300,9 @@ def _marginal(weights: Floats, prior: Prior) -> Prior:
 
 def _reduced(part: Part, ones: list[int], others: list[int]) -> Part:
     """The part as `Posterior.of` has it."""
-    with_them = part.covariance[np.ix_(ones, others)].mean(axis=1)[:, None]
-    of_them = part.covariance[np.ix_(others, others)].mean()
-    covariance = np.block([[part.covariance[np.ix_(ones, ones)], with_them], [with_them.T, of_them]])
+    toward = part.toward(others)
+    with_them, of_them = toward[ones][:, None], toward[others].mean()
+    covariance = np.block([[part.between(ones, ones), with_them], [with_them.T, of_them]])
     mean = np.append(part.mean[ones], part.mean[others].mean())
     square = np.append(part.square[ones], of_them)
     return Part(part.weight, mean, square, covariance, part.own, part.shared)
@@ -285,25 +313,19 @@ def _foreseen(part: Part, running: Sequence[int]) -> Part:
     what was expected.
 
     With B the covariances (m, r) with those that run, B_r its rows of these, d a value's own variance and K = B_r + dI,
-    the covariances fall by B K⁻¹ Bᵀ. Of a thousand that run this takes most of a proposal's time, so it is computed
-    only for pairs of which neither runs: with one that does, B - B K⁻¹ B_rᵀ = d B K⁻¹ is left."""
+    the covariances fall by B K⁻¹ Bᵀ. Of a thousand that run this takes most of a proposal's time, so B K⁻¹ is computed
+    only for those that do not run: B_r K⁻¹ = I - d K⁻¹."""
     places = np.array(running)
-    beside, noise = part.covariance[:, places], part.own + part.shared + LEAST * part.square.max()
-    still = np.ones(len(beside), dtype=bool)
-    still[places] = False
-    others, known = np.flatnonzero(still), np.flatnonzero(still[: part.covariance.shape[1]])
+    beside, noise = part.beside(running), part.own + part.shared + LEAST * part.square.max()
+    others = np.setdiff1d(np.arange(len(beside)), places)
     inverse = _inverse(beside[places] + noise * np.eye(len(places)))
-    explained = np.empty_like(beside)
+    explained, square = np.empty_like(beside), np.empty_like(part.square)
     explained[others] = beside[others] @ inverse
     explained[places] = np.eye(len(places)) - noise * inverse
-    square, covariance = np.empty_like(part.square), np.empty_like(part.covariance)
     square[others] = np.maximum(part.square[others] - (beside[others] * explained[others]).sum(axis=1), 0.0)
     square[places] = noise * explained[places, range(len(places))]
-    covariance[:, places] = noise * explained
-    fallen = explained[others] @ beside[known].T
-    covariance[np.ix_(others, known)] = part.covariance[np.ix_(others, known)] - fallen
-    covariance[np.ix_(places, known)] = covariance[np.ix_(known, places)].T
-    return Part(part.weight, part.mean, square, covariance, part.own, part.shared)
+    fallen = explained, beside[: part.before.shape[1]].T
+    return dataclasses.replace(part, square=square, fallen=(*part.fallen, fallen))
 
 
 def _inverse(matrix: Floats) -> Floats:
@@ -326,34 +348,36 @@ class _Solved:
     def __init__(
         self, y: Floats, signal: Floats, cross: Floats, here: Floats, noise: float, shared: float, rest: Floats
     ) -> None:
-        from scipy.linalg import cho_factor, cho_solve
+        from scipy.linalg.lapack import dpotrf, dpotrs
 
         n = len(y)
         self._signal, self._cross, self._noise, self._shared = signal, cross, noise, shared
-        self._factor = cho_factor(here + rest, lower=True, check_finite=False)
-        both = cho_solve(self._factor, np.column_stack([y, np.ones(n)]), check_finite=False)
+        self._factor, broken = dpotrf(here + rest, lower=True, overwrite_a=True)
+        if broken:
+            raise np.linalg.LinAlgError("the covariance of the values is not positive definite")
+        both, _ = dpotrs(self._factor, np.column_stack([y, np.ones(n)]), lower=True)
         self._ones, self._total = both[:, 1], float(both[:, 1].sum())
         self._mu = float(both[:, 0].sum()) / self._total
         self._residual = both[:, 0] - self._mu * self._ones
         squares = max(float(y @ self._residual), 1e-12)
         self._v = squares / (n - 1)
         self.evidence = float(
-            -np.log(np.diag(self._factor[0])).sum() - 0.5 * np.log(self._total) - 0.5 * (n - 1) * np.log(squares)
+            -np.log(np.diag(self._factor)).sum() - 0.5 * np.log(self._total) - 0.5 * (n - 1) * np.log(squares)
         )
 
     def part(self, weight: float, centre: float, spread: float, prior: Floats) -> Part:
         """The scaled t distribution's centres, squared scales and covariances, and the noise. prior: (m,), the variance
         of every mean before anything was seen, in multiples of v."""
-        from scipy.linalg import cho_solve
+        from scipy.linalg.lapack import dtrtrs
 
         cross, known = self._cross, self._signal.shape[1]
-        solved = cho_solve(self._factor, cross.T, check_finite=False)
+        half, _ = dtrtrs(self._factor, cross.T, lower=True)
         off = 1 - cross @ self._ones
         unit = spread**2 * self._v
-        square = unit * (prior - np.einsum("mn,nm->m", cross, solved) + off**2 / self._total)
-        covariance = unit * (self._signal - cross @ solved[:, :known] + np.outer(off, off[:known]) / self._total)
+        square = unit * (prior - np.einsum("mn,mn->m", half.T, half.T) + off**2 / self._total)
         mean = centre + spread * (self._mu + cross @ self._residual)
-        return Part(weight, mean, square, covariance, unit * self._noise, unit * self._shared)
+        fallen = (half.T, unit * half[:, :known]), (off[:, None], -unit / self._total * off[None, :known])
+        return Part(weight, mean, square, unit * self._signal, unit * self._noise, unit * self._shared, fallen)
 
 
 def distances(points: Floats, others: Floats) -> Floats:

@@ -66,9 +66,9 @@ def simulate(spec: Spec, values: Mapping[str, Value], seed: int) -> Curve:
 
 def prepare() -> None:
     """What a process does before its first federation: one thread, as a trial of a search has."""
-    from trainables.worker import process
+    from trainables.worker import memory, process
 
-    process.keep_memory()
+    memory.keep_memory()
     process.set_threads(1)
 
 

@@ -206,8 +206,9 @@ def _told(known: Sequence[FrozenTrial], sign: float) -> list[FrozenTrial]:
     more than it reads, half the best and half evenly from among all others, so that it knows of poor regions too."""
     from optuna.trial import TrialState, create_trial
 
-    bad = {configuration(trial) for trial in known if _last(trial) is None}
-    last = [None if configuration(trial) in bad else _last(trial) for trial in known]
+    own = [_last(trial) for trial in known]
+    bad = {configuration(trial) for trial, value in zip(known, own, strict=True) if value is None}
+    last = [None if bad and configuration(trial) in bad else one for trial, one in zip(known, own, strict=True)]
     worst = sign * min((sign * value for value in last if value is not None), default=0.0)
     told = []
     for trial, value in zip(known, last, strict=True):

@@ -23,6 +23,7 @@ from fedtune.machine import cluster, fork_server
 from fedtune.machine.server_watch import ServerLoss, ServerWatch, kept, patience, resuming
 from fedtune.record.experiment import Placement
 from fedtune.record.provenance import shared_gpus, went_on
+from trainables.worker.memory import keep_memory
 
 
 class Stage(NamedTuple):
@@ -122,6 +123,7 @@ class _Driver:
     def _join(self, place: Placement, tell: Callable[[str], None]) -> tuple[Path, ServerWatch]:
         """Joins Ray, where that was not done yet. From here on signals are noted until Ray has been left."""
         if self._joined is None:
+            keep_memory()
             self._left.enter_context(self._interrupts)
             ray = cluster.joined(place.address, trials=place.concurrency, cpus=place.cpus, gpus=place.gpus, tell=tell)
             scratch = self._left.enter_context(ray)

@@ -66,22 +66,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def keep_memory() -> None:
-    """Freed memory is kept: training allocates the same sizes over and over, and getting new pages took 1.1 to 1.3
-    times as long.
-
-    For processes that were not started with `fedtune.machine.cluster.ENVIRONMENT`, such as those of a cluster that was
-    there before."""
-    with contextlib.suppress(OSError, AttributeError):  # not the GNU C library
-        library = ctypes.CDLL(None)
-        for option, value in (
-            (-3, 32 << 20),
-            (-1, (2 << 30) - 1),
-            (-2, 256 << 20),
-        ):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
-            library.mallopt(option, value)
-
-
 def spare_imports() -> None:
     """Keeps the garbage collector from looking through what is loaded by now. It lives as long as the process, and to
     look through it takes a fifth of a second each time."""

@@ -13,7 +13,7 @@ import torch
 from fedtune.machine import cluster
 from trainables.data import load
 from trainables.simulation import federated_data
-from trainables.worker import process
+from trainables.worker import memory, process
 from trainables.worker.process import CONTEXT
 
 
@@ -30,7 +30,7 @@ def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         return done
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
-    process.keep_memory()
+    memory.keep_memory()
     threshold, trim, pad = (
         int(cluster.ENVIRONMENT[f"MALLOC_{name}_"]) for name in ("MMAP_THRESHOLD", "TRIM_THRESHOLD", "TOP_PAD")
     )
