@@ -61,8 +61,10 @@ def within_budget(
     clock: float = 0.0,
 ) -> tuple[list[tuple[Plan, Candidate]], list[Excluded]]:
     """Where the user names no methods, those that the budget pays for: the dearest are left out, one after the other,
-    until it does. At least two stay; a budget too small for them is refused later, as it is for methods with names."""
+    until it does. Two stay where it does not pay for two either, which is refused later, as it is for methods with
+    names."""
     cheap = sorted(found, key=lambda item: (item[1].costs[asked.unit], item[1].costs["seconds"]))
+    kept = list(found)
     for count in range(len(found), 1 if asked.every else len(found), -1):
         names = {candidate.name for _, candidate in cheap[:count]}
         kept = [item for item in found if item[1].name in names]
@@ -71,7 +73,7 @@ def within_budget(
         except UserError:
             continue
         return kept, [*excluded, *(_too_dear(candidate, asked, rounds) for _, candidate in cheap[count:])]
-    return list(found), list(excluded)
+    return kept, list(excluded)
 
 
 def _too_dear(candidate: Candidate, asked: Options, rounds: int) -> Excluded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_budget, "measured", costs)
 
 
-def planned(tmp_path: Path, toy: Path, **changes: Any) -> AutoPlan:
+def planned(tmp_path: Path, toy: Path, say: Callable[[str], None] = lambda text: None, **changes: Any) -> AutoPlan:
     given: dict[str, Any] = {
         "dataset": str(toy),
         "methods": ("fedavg,fedprox",),
@@ -45,7 +46,7 @@ def planned(tmp_path: Path, toy: Path, **changes: Any) -> AutoPlan:
         "rounds": 4,
         "set": ("clients=3", "omega=100", "min_samples=2"),
     }
-    return plan_auto(AutoRequest(**given | changes))
+    return plan_auto(AutoRequest(**given | changes), say)
 
 
 def problems(tmp_path: Path, toy: Path, **changes: Any) -> str:
@@ -106,7 +107,7 @@ def test_without_names_the_dearest_methods_are_left_out_until_the_budget_pays(
         ("dfrd", "the budget does not pay for it beside cheaper methods; a trial of it costs 20 s")
     ]
     assert "at least" in problems(tmp_path, toy, methods=("dfrd,fedavg,fedprox,scaffold",), budget="60s")
-    assert "each of 4 methods" in problems(tmp_path, toy, methods=("all",), budget="12s"), "two are too many"
+    assert "each of 2 methods" in problems(tmp_path, toy, methods=("all",), budget="12s"), "two are too many"
     rounds = planned(tmp_path, toy, methods=("all",), budget="40rounds").record
     assert [one.name for one in rounds.methods] == ["fedavg", "fedprox", "scaffold"], "of equal costs the slowest goes"
 
@@ -133,8 +134,21 @@ def test_where_all_methods_may_take_part_timing_has_an_end(
     record = planned(tmp_path, toy, methods=("all",), budget="120s").record
     assert [one.name for one in record.methods] == ["fedavg", "fedprox", "scaffold"]
     record = planned(tmp_path / "less", toy, methods=("all",), budget="80s", rounds=1).record
-    assert [one.name for one in record.methods] == ["fedavg", "fedprox"]
+    assert [one.name for one in record.methods] == ["fedavg", "scaffold"]
     assert [one.why for one in record.excluded] == ["the budget does not pay for timing it; name it with --methods"]
+
+
+def test_the_simplest_methods_are_timed_first(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedAvg before all, DFRD with its generator last; the record has them in the order of their names."""
+    several = {name: registry.method(name) for name in ("dfrd", "fedavg", "fednova", "fedprox")}
+    monkeypatch.setattr(registry, "methods", lambda: several)
+    readings = itertools.count(100.0, 15.0)
+    monkeypatch.setattr(auto_plan.time, "monotonic", lambda: next(readings))
+    said: list[str] = []
+    record = planned(tmp_path, toy, said.append, methods=("all",), budget="150s", rounds=1).record
+    timed = [text.removeprefix("measuring ") for text in said if text.startswith("measuring ")]
+    assert timed == ["fedavg", "fednova", "fedprox"] == [one.name for one in record.methods]
+    assert [one.name for one in record.excluded] == ["dfrd"]
 
 
 def test_a_small_budget_pays_for_fewer_seeds(tmp_path: Path, toy: Path) -> None:
