@@ -285,8 +285,9 @@ class SimulatedTrial:
         if self._note is not None:
             result["note"], self._note = self._note, None
         if self._reason is not None:
+            node = self._node if self._out_of_memory else ""
             result["ending"] = Ending(
-                self._reason, self._completed, self._error, curve, self._seconds, self._out_of_memory
+                self._reason, self._completed, self._error, curve, self._seconds, self._out_of_memory, node
             )
         return result
 

@@ -4,7 +4,6 @@ this file alone knows both. It imports PyTorch only where it simulates."""
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import functools
 import math
@@ -172,9 +171,4 @@ class Trial(tune.Trainable):
         result = self._hosted.step()
         if self._note is not None:
             result["note"], self._note = " ".join(filter(None, (self._note, result.get("note")))), None
-        # (Where no Ray runs, to ask for a machine's name would start one, or wait for one that is gone.)
-        for of_trial in (result, *(one for _, one in result.get("beside", ()))):
-            ending = of_trial.get("ending")
-            if ending is not None and ending.out_of_memory and ray.is_initialized():
-                of_trial["ending"] = dataclasses.replace(ending, node=ray.get_runtime_context().get_node_id())
         return result
