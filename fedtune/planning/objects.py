@@ -11,17 +11,19 @@ from typing import Any
 from fedtune.options import AutoRequest
 from search_spaces import files
 from search_spaces.errors import Shown, UserError, sentence
+from trainables import own_code
+from trainables.data import objects
 
 
 def spelled(asked: Any) -> dict[str, Any]:
     """By field of a request the name or the path that says the same; of metrics of the user's own, `own_metrics` is
     what computes them. Raises `UserError` where one of its objects has no file."""
-    from trainables import own_code
+    from trainables import registry  # which needs PyTorch
 
     own_code.check_not_running()
     changes: dict[str, Any] = {}
     fields = {field.name for field in dataclasses.fields(asked)}
-    for name, named in (("method", _method), ("dataset", _dataset), ("model", _model)):
+    for name, named in (("method", registry.named), ("dataset", objects.reference), ("model", _model)):
         if name in fields and (value := getattr(asked, name)) is not None:
             changes[name] = named(value)
     if "metric" in fields and asked.metric is not None:
@@ -31,31 +33,15 @@ def spelled(asked: Any) -> dict[str, Any]:
     return changes
 
 
-def _method(given: object) -> str:
-    from trainables import registry
-
-    return registry.named(given)
-
-
-def _dataset(given: object) -> str:
-    from trainables.data import objects
-
-    return objects.reference(given)
-
-
 def _model(given: object) -> str:
     """A model's name, `mynet.py:Net`, or a class that stands in a file."""
-    if isinstance(given, str):
-        return given
-    from trainables import own_code
-
-    return own_code.object_reference(given, "model", "class")
+    return given if isinstance(given, str) else own_code.object_reference(given, "model", "class")
 
 
 def _metrics(asked: Any) -> dict[str, Any]:
     """The names of a request's metrics, and what computes those of the user's own. Raises `UserError` where there is no
     such function."""
-    from trainables import own_code, own_metrics
+    from trainables import own_metrics
 
     one = isinstance(asked.metric, str) or callable(asked.metric)
     names, found = [], list(asked.own_metrics)
@@ -73,8 +59,6 @@ def _space(given: Mapping[str, Any], method: str) -> str:
     """The path of a file in the cache folder that says the same as the mapping: what such a file holds, or what it
     holds under `search`. A list are values there, a pair of numbers in a tuple an interval."""
     import yaml
-
-    from trainables.data import objects
 
     said = dict(given) if "search" in given or "vary" in given else {"search": dict(given)}
     said = {"method": method, **said}
