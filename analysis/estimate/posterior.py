@@ -14,7 +14,9 @@ M_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; t
 r      variance of a last value beyond that (`ends`), as a multiple of d
 u      variance of what a seed does to all configurations alike (`p_s`), as a multiple of ρ, or of r where that is
        larger: a seed favours all alike in all of their rounds. It cancels where configurations are compared on the same
-       seeds; from a single seed it cannot be known, so the grid is the prior
+       seeds; from a single seed it cannot be known, so the grid is the prior. Of a metric that is a share the grid has
+       standard deviations a of p_s in its place: p_s ~ N(0, a²), as multiples of the v that l and ρ have where what
+       seeds do to all alike may be anything
 X      what is added as the values stand for last ones: most where federations were stopped early and these are guesses
        (`ends`); d is the variance of all values, as v is integrated out and everything is in multiples of it
 
@@ -30,7 +32,6 @@ optimised, so nothing depends on where an optimiser starts, and a noise that few
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +47,8 @@ Floats = NDArray[np.float64]
 UNSTABLE = 1.0
 #: Parts of the mixture with less weight than this are left out.
 LEAST = 1e-3
+#: What a seed does to all alike, as a multiple of v, may be anything where it is this; it is never taken to be more.
+FREE = 1e6
 
 
 @dataclass(frozen=True)
@@ -267,17 +270,23 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     apart = np.eye(m, len(known)) * cliffs[:, None]
     added = found.extra / spread**2 + alone * cliffs[found.configuration]
     last_round = found.last_round / spread**2
-    alike = {(noise, u): max(noise, last_round) * u for noise, u in itertools.product(prior.noises, prior.shared)}
+    free = n - int(np.linalg.matrix_rank(found.shares)) if prior.absolute else 0
     between = distances(found.points, known)
+
+    def solve(kernel: tuple[Floats, Floats, Floats], noise: float, shared: float) -> _Solved:
+        return _Solved(y, *kernel, noise, shared, shared * together + noise * alone + added)
+
     solved = []
     for length in prior.lengths:
         signal = matern(between, length, found.points.shape[1]) + apart
         cross = signal[:, found.configuration]
-        here = cross[found.configuration]
-        solved += [
-            _Solved(y, signal, cross, here, noise, shared, shared * together + noise * alone + added)
-            for (noise, _), shared in alike.items()
-        ]
+        kernel = signal, cross, cross[found.configuration]
+        for noise in prior.noises:
+            alike = [max(noise, last_round) * u for u in prior.shared]
+            if prior.absolute:
+                v = solve(kernel, noise, FREE).squares / free if free else solve(kernel, noise, 0.0).v
+                alike = [min((a / spread) ** 2 / v, FREE) for a in prior.shared]
+            solved += [solve(kernel, noise, shared) for shared in alike]
     kinds = [np.array(list(one.values())) for one in (prior.lengths, prior.noises, prior.shared)]
     evidence = np.array([one.evidence for one in solved])
     before = kinds[0][:, None, None] * kinds[1][:, None] * kinds[2]
@@ -295,7 +304,10 @@ def _marginal(weights: Floats, prior: Prior) -> Prior:
     """The weights (l, ρ, u) of the grid's points, of each value by itself."""
     kinds = (prior.lengths, prior.noises, prior.shared)
     sums = (weights.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3))
-    return Prior(*(dict(zip(kind, map(float, one), strict=True)) for kind, one in zip(kinds, sums, strict=True)))
+    lengths, noises, shared = (
+        dict(zip(kind, map(float, one), strict=True)) for kind, one in zip(kinds, sums, strict=True)
+    )
+    return Prior(lengths, noises, shared, prior.absolute)
 
 
 def _reduced(part: Part, ones: list[int], others: list[int]) -> Part:
@@ -359,10 +371,10 @@ class _Solved:
         self._ones, self._total = both[:, 1], float(both[:, 1].sum())
         self._mu = float(both[:, 0].sum()) / self._total
         self._residual = both[:, 0] - self._mu * self._ones
-        squares = max(float(y @ self._residual), 1e-12)
-        self._v = squares / (n - 1)
+        self.squares = max(float(y @ self._residual), 1e-12)
+        self.v = self.squares / (n - 1)
         self.evidence = float(
-            -np.log(np.diag(self._factor)).sum() - 0.5 * np.log(self._total) - 0.5 * (n - 1) * np.log(squares)
+            -np.log(np.diag(self._factor)).sum() - 0.5 * np.log(self._total) - 0.5 * (n - 1) * np.log(self.squares)
         )
 
     def part(self, weight: float, centre: float, spread: float, prior: Floats) -> Part:
@@ -373,7 +385,7 @@ class _Solved:
         cross, known = self._cross, self._signal.shape[1]
         half, _ = dtrtrs(self._factor, cross.T, lower=True)
         off = 1 - cross @ self._ones
-        unit = spread**2 * self._v
+        unit = spread**2 * self.v
         square = unit * (prior - np.einsum("mn,mn->m", half.T, half.T) + off**2 / self._total)
         mean = centre + spread * (self._mu + cross @ self._residual)
         fallen = (half.T, unit * half[:, :known]), (off[:, None], -unit / self._total * off[None, :known])

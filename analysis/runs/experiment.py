@@ -62,21 +62,28 @@ class Learnt(FileRecord):
 
     #: Their names.
     runs: Texts
+    unsaid: ClassVar[Mapping[str, Any]] = {"absolute": False}
+
     #: Of lengths, of noise and of what a seed does to all alike: pairs of a value and its weight.
     lengths: Annotated[tuple[Sequence[float], ...], _WEIGHTS]
     noises: Annotated[tuple[Sequence[float], ...], _WEIGHTS]
     shared: Annotated[tuple[Sequence[float], ...], _WEIGHTS]
+    #: Whether those of the last are standard deviations.
+    absolute: Flag = False
 
     @classmethod
     def of(cls, runs: Sequence[str], prior: Prior) -> Learnt:
         """The record of what these runs said."""
         kinds = (prior.lengths, prior.noises, prior.shared)
-        return cls(tuple(runs), *(tuple([value, weight] for value, weight in kind.items()) for kind in kinds))
+        lengths, noises, shared = (tuple([value, weight] for value, weight in kind.items()) for kind in kinds)
+        return cls(tuple(runs), lengths, noises, shared, prior.absolute)
 
     @property
     def prior(self) -> Prior:
         """The weights by value."""
-        return Prior(*({float(v): float(w) for v, w in kind} for kind in (self.lengths, self.noises, self.shared)))
+        kinds = (self.lengths, self.noises, self.shared)
+        lengths, noises, shared = ({float(value): float(weight) for value, weight in kind} for kind in kinds)
+        return Prior(lengths, noises, shared, self.absolute)
 
 
 @dataclass(frozen=True)
@@ -154,9 +161,9 @@ class ExperimentRecord(FileRecord):
     initial: Count = 0
     #: What earlier searches say of the model of the estimate, as it was when the search began
     #: (`fedtune.planning.earlier_searches`).
-    learnt: Annotated[Learnt | None, Must("runs, lengths, noises and shared, or null", none_or(is_record(Learnt)))] = (
-        None
-    )
+    learnt: Annotated[
+        Learnt | None, Must("runs, lengths, noises, shared and absolute, or null", none_or(is_record(Learnt)))
+    ] = None
     #: What a configuration must keep to be selected (`search_spaces.requirements`).
     require: Annotated[tuple[str, ...], Must("a list of requirements such as val_wlp>=0.3", each(is_text))] = ()
     #: Whether this search is one method's part of `fedtune auto`, which decides how many trials it gets.

@@ -131,9 +131,16 @@ def take_metrics(data: Mapping[str, Any], where: str) -> None:
 
 def is_record(kind: type[FileRecord]) -> Callable[[Any], bool]:
     """Whether a value is a mapping with the fields of that record, and no others."""
-    return lambda value: (
-        isinstance(value, dict) and value.keys() == _fields(kind).keys() and not problems(value, _fields(kind), "")
-    )
+
+    def fits(value: Any) -> bool:
+        fields = _fields(kind)
+        return (
+            isinstance(value, dict)
+            and {*kind.unsaid, *value} == fields.keys()
+            and not problems({**kind.unsaid, **value}, fields, "")
+        )
+
+    return fits
 
 
 _known: dict[Any, dict[str, Any]] = {}
@@ -164,7 +171,8 @@ def _plain(value: Any) -> Any:
 
 def _made(kind: type[R], data: Mapping[str, Any]) -> R:
     """The record of a file's fields, which have been checked."""
-    return kind(**{name: _typed(get_args(_hints(kind)[name])[0], value) for name, value in data.items()})
+    given = {**kind.unsaid, **data}
+    return kind(**{name: _typed(get_args(_hints(kind)[name])[0], value) for name, value in given.items()})
 
 
 def _typed(kind: Any, value: Any) -> Any:

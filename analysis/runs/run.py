@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
-from analysis.estimate.prior import FLAT
+from analysis.estimate.prior import flat
 from analysis.estimate.winner import BySeed
 from analysis.runs import pareto, race
 from analysis.runs.conditions import conditions, holds, show
@@ -340,7 +340,7 @@ class Run:
     def believed(self, candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Standing | None:
         """What the trials say, also of `candidates` (`analysis.estimate.standing`); requirements are no part of it."""
         sign, learnt = 1.0 if self.maximise else -1.0, self.record.learnt
-        prior = FLAT if learnt is None else learnt.prior
+        prior = flat(self.metrics[0]) if learnt is None else learnt.prior
         return standing(self.frozen, sign, self._by_seed, candidates, prior=prior)
 
     @cached_property
@@ -349,7 +349,8 @@ class Run:
         is."""
         if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
             return None
-        return standing(self.frozen[self.taken :], 1.0 if self.maximise else -1.0, self._by_seed)
+        sign, prior = 1.0 if self.maximise else -1.0, flat(self.metrics[0])
+        return standing(self.frozen[self.taken :], sign, self._by_seed, prior=prior)
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:

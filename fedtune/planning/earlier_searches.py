@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.estimate.prior import Prior, learnt
+from analysis.estimate.prior import Prior, flat, learnt
 from analysis.runs import Run
 from analysis.runs import load_run as load
 from analysis.runs.experiment import Learnt
@@ -52,7 +52,10 @@ def said_before(folder: Path, experiment: Experiment, space: Space, facts: Mappi
             own = run.by_itself
             if own is not None and sum(own.seeds) >= LEAST:
                 found[run.name] = own.belief.grid
-    return Learnt.of(sorted(found), learnt([found[name] for name in sorted(found)])) if found else None
+    if not found:
+        return None
+    names = sorted(found)
+    return Learnt.of(names, learnt([found[name] for name in names], flat(experiment.metric[0])))
 
 
 def note(found: Learnt | None) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.estimate import estimate, standing
+from analysis.estimate.prior import flat
 from analysis.estimate.winner import BySeed
 from analysis.runs.trials import origin
 from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
@@ -136,7 +137,7 @@ def best_of(
     `fresh`: as `Setting.fresh`. A search that holds the paper's values claims a gain where its report would
     (`Estimate.better`), and one without a winner by estimate claims none."""
     paper = next((trial.number for trial in trials if origin(trial) == PAPER), None)
-    found = standing(trials, 1.0, by_seed)
+    found = standing(trials, 1.0, by_seed, prior=flat(METRIC))
     if found is not None:
         said = estimate(found, LEVEL, fresh=fresh, paper=paper)
         claim = None if paper is None else said.better

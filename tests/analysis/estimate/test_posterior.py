@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from analysis.estimate import posterior as module
 from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
-from analysis.estimate.prior import LENGTHS, NOISES, SHARED, Prior
+from analysis.estimate.prior import FLAT, FLAT_OF_SHARES, LENGTHS, NOISES, SHARED, Prior
 
 POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
 
@@ -82,6 +82,45 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(length, noise, share,
     np.testing.assert_allclose(part.square, np.diag(expected), rtol=2e-3, atol=1e-6)
     assert part.shared == pytest.approx(v * max(noise, found.last_round / np.var(y)) * share)
     assert belief.freedom == n - 1
+
+
+#: Each federation has a seed of its own.
+APART = dataclasses.replace(FOUND, shares=np.eye(6))
+
+
+@pytest.mark.parametrize("found", [FOUND, MEAN, FALLEN, APART])
+@pytest.mark.parametrize(("length", "noise"), [(0.4, 0.3), (0.0, 1.0)])
+def test_of_a_share_what_a_seed_does_to_all_alike_has_a_scale_of_its_own(length, noise, found):
+    """It is the u that a² is by the v of a regression in which every seed has an effect that may be anything; where a
+    seed for each leaves nothing to tell v by, by that of one without such effects."""
+    deviation, n = 0.15, len(found.value)
+    seeds = found.shares if found is not APART else np.ones((n, 1))
+    root = np.linalg.inv(np.linalg.cholesky(covariance(found, length, noise, 0.0)))
+    residuals = np.linalg.lstsq(root @ seeds, root @ found.value, rcond=None)[1]
+    v = float(residuals[0]) / (n - seeds.shape[1])
+    u = deviation**2 / v / max(noise, found.last_round / np.var(found.value))
+    (expected,) = posterior(found, only(length, noise, u)).parts
+    (part,) = posterior(found, dataclasses.replace(only(length, noise, deviation), absolute=True)).parts
+    np.testing.assert_allclose(part.mean, expected.mean, rtol=1e-5)
+    np.testing.assert_allclose(part.covariance, expected.covariance, rtol=1e-4, atol=1e-8)
+    assert part.shared == pytest.approx(expected.shared, rel=1e-4) and part.own == pytest.approx(expected.own, rel=1e-4)
+
+
+def test_one_seed_widens_all_means_by_its_deviation_alone():
+    """μ and what the only seed does to all cannot be told apart, so no mean moves and every covariance grows by a²."""
+    found = dataclasses.replace(FOUND, shares=np.ones((6, 1)))
+    (plain,) = posterior(found, only(0.4, 0.3, 0.0)).parts
+    (part,) = posterior(found, dataclasses.replace(only(0.4, 0.3, 0.05), absolute=True)).parts
+    np.testing.assert_allclose(part.mean, plain.mean, rtol=1e-6)
+    np.testing.assert_allclose(part.covariance, plain.covariance + 0.05**2, rtol=1e-5)
+    assert part.shared == pytest.approx(0.05**2, rel=1e-5)
+
+
+def test_values_that_hardly_differ_leave_what_a_seed_does_to_all():
+    """It is a million times what else there is, and more; every number is one."""
+    found = dataclasses.replace(FOUND, value=0.5 + 1e-9 * FOUND.value, extra=0 * GUESSED, shares=np.ones((6, 1)))
+    low, high = posterior(found, FLAT_OF_SHARES).interval(0, 0.9)
+    assert low < 0.5 < high and high - low < 1e-3
 
 
 def test_the_mean_of_two_federations_tells_what_both_tell(monkeypatch):
@@ -241,6 +280,25 @@ def test_its_winner_has_no_curse_and_its_intervals_hold(seeds):
     assert np.mean(naive) > 0.15
     assert abs(np.mean(curse)) < 3 * np.std(curse) / np.sqrt(n)
     assert stats.binomtest(held, n, 0.9, "less" if seeds == 1 else "two-sided").pvalue > 0.01
+
+
+@pytest.mark.parametrize("alike", [0.025, 0.075])
+def test_intervals_of_accuracies_on_one_seed_are_narrower_and_hold(alike):
+    """Configurations differ by 0.1, single ones by 0.05 from seed to seed, and all alike by `alike`."""
+    rng = np.random.default_rng(7)
+    held, narrow, wide = 0, [], []
+    for _ in range(40):
+        true, found = drawn(rng, seeds=1, noise=0.25, share=0.0)
+        true, value = 0.6 + 0.1 * true, 0.6 + 0.1 * found.value + alike * rng.standard_normal()
+        found = dataclasses.replace(found, value=value)
+        belief = posterior(found, FLAT_OF_SHARES)
+        best = int(belief.mean.argmax())
+        low, high = belief.interval(best, 0.9)
+        held += low <= true[best] <= high
+        narrow.append(high - low)
+        wide.append(np.ptp(posterior(found, FLAT).interval(best, 0.9)))
+    assert held >= 32, "of forty intervals of 90 %; less is chance once in fifty times"
+    assert np.median(narrow) < 0.8 * np.median(wide)
 
 
 def test_the_noise_of_several_seeds_is_measured():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.estimate.posterior import Federations, posterior
-from analysis.estimate.prior import FLAT, LENGTHS, NOISES, SHARED, Prior, learnt
+from analysis.estimate.prior import ALIKE, FLAT, FLAT_OF_SHARES, LENGTHS, NOISES, SHARED, Prior, flat, learnt
 
 
 def sure(length, noise, share):
@@ -16,6 +16,16 @@ def test_without_a_search_nothing_is_known():
     for found, values in ((FLAT.lengths, LENGTHS), (FLAT.noises, NOISES), (FLAT.shared, SHARED)):
         assert found == pytest.approx(dict.fromkeys(values, 1 / len(values)))
     assert learnt([]).shared == pytest.approx(FLAT.shared, abs=1e-4)
+
+
+def test_of_a_share_standard_deviations_are_weighed():
+    """After one search, by hand (4/3) / 5 and (4/3 + 1) / 5."""
+    assert flat("val_global_accuracy") is flat("amp") is FLAT_OF_SHARES and flat("val_global_loss") is FLAT
+    assert FLAT_OF_SHARES.shared == pytest.approx(dict.fromkeys(ALIKE, 1 / 3))
+    assert (FLAT_OF_SHARES.lengths, FLAT_OF_SHARES.noises) == (FLAT.lengths, FLAT.noises)
+    found = learnt([sure(0.2, 0.1, 0.05)], FLAT_OF_SHARES)
+    assert found.absolute and not learnt([sure(0.2, 0.1, 1.0)]).absolute
+    assert found.shared == pytest.approx({0.025: 4 / 15, 0.05: 7 / 15, 0.1: 4 / 15}, abs=1e-4)
 
 
 def test_nothing_known_weighs_as_much_as_four_searches():

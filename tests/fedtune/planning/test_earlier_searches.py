@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from analysis.estimate import estimate, standing
-from analysis.estimate.prior import FLAT, learnt
+from analysis.estimate.prior import FLAT, FLAT_OF_SHARES, Prior, learnt
 from analysis.runs import Run, load_run
 from analysis.runs.experiment import Learnt
 from fedtune.planning import earlier_searches
@@ -35,9 +35,14 @@ def said(folder: Path, where: Space | None = None, facts: Any = FACTS, **changes
 
 def grid(run: Run) -> Any:
     """What a run's own trials say."""
-    found = standing(run.frozen[run.taken :], 1.0, run._by_seed)
+    found = standing(run.frozen[run.taken :], 1.0, run._by_seed, prior=FLAT_OF_SHARES)
     assert found is not None
     return found.belief.grid
+
+
+def after_these(*runs: Run) -> Any:
+    """What is believed after their own trials, of an accuracy."""
+    return learnt([grid(run) for run in runs], FLAT_OF_SHARES)
 
 
 def test_it_learns_from_all_that_searched_the_same(tmp_path: Path) -> None:
@@ -46,7 +51,7 @@ def test_it_learns_from_all_that_searched_the_same(tmp_path: Path) -> None:
     other = searched(tmp_path / "other", seeds=(2, 3), facts={**FACTS, "dataset": {"name": "toy", "hash": "d2"}})
     found = said(tmp_path / "new")
     assert found is not None and found.runs == ("one", "other")
-    assert found.prior == learnt([grid(one), grid(other)])
+    assert found.prior == after_these(one, other)
     assert found.prior.noises != FLAT.noises
     assert note(found) == [
         "What is said of the winner begins with how noisy earlier searches of this space were (one, other); "
@@ -123,9 +128,9 @@ def test_results_taken_from_another_run_are_not_counted_twice(tmp_path: Path) ->
     mine = play(tmp_path / "runs" / "mine")
     assert mine.taken == 6
     found = said(tmp_path / "runs" / "new")
-    assert found is not None and found.prior == learnt([grid(mine)])
-    whole = standing(mine.frozen, 1.0, mine._by_seed)
-    assert whole is not None and found.prior != learnt([whole.belief.grid])
+    assert found is not None and found.prior == after_these(mine)
+    whole = standing(mine.frozen, 1.0, mine._by_seed, prior=FLAT_OF_SHARES)
+    assert whole is not None and found.prior != learnt([whole.belief.grid], FLAT_OF_SHARES)
 
 
 def test_what_was_learnt_is_recorded_and_moves_the_estimate_alone(tmp_path: Path) -> None:
@@ -137,14 +142,28 @@ def test_what_was_learnt_is_recorded_and_moves_the_estimate_alone(tmp_path: Path
     after = play(tmp_path / "new", sessions=3)
     assert [(t.params, t.values) for t in after.frozen] == [(t.params, t.values) for t in plain.frozen]
     assert after.estimate != plain.estimate and plain.estimate is not None
-    by_hand = standing(after.frozen, 1.0, after._by_seed, prior=learnt([grid(one)]))
+    by_hand = standing(after.frozen, 1.0, after._by_seed, prior=after_these(one))
     assert by_hand is not None and after.estimate == estimate(by_hand, ends=(0.0, 1.0), paper=after.paper)
     shutil.rmtree(one.path)
     again = load_run(tmp_path / "new")
     assert again.estimate == after.estimate
     written = yaml.safe_load((tmp_path / "new" / run_folder.EXPERIMENT).read_text())["learnt"]
-    assert written["runs"] == ["one"] and written["shared"][0][0] == 0.0
+    assert written["runs"] == ["one"] and written["shared"][0][0] == 0.025 and written["absolute"] is True
     assert Experiment.of(again).learnt == found and Experiment.of(plain).learnt is None
+
+
+def test_a_record_of_an_earlier_version_has_multiples(tmp_path: Path) -> None:
+    """It does not say that what a seed does to all alike is a standard deviation."""
+    weights = [[0.0, 0.5], [16.0, 0.5]]
+    recorded = {"runs": ["one"], "lengths": [[0.4, 1.0]], "noises": [[0.1, 1.0]], "shared": weights}
+    begin(tmp_path / "old", sampler="random", scheduler="none", trials=6, **OURS)
+    path = tmp_path / "old" / run_folder.EXPERIMENT
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"learnt": recorded}))
+    old = play(tmp_path / "old")
+    prior = Prior({0.4: 1.0}, {0.1: 1.0}, {0.0: 0.5, 16.0: 0.5})
+    assert old.record.learnt is not None and old.record.learnt.prior == prior
+    by_hand = standing(old.frozen, 1.0, old._by_seed, prior=prior)
+    assert by_hand is not None and old.estimate == estimate(by_hand, ends=(0.0, 1.0), paper=old.paper)
 
 
 def test_none_stands_alone() -> None:
