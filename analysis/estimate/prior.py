@@ -69,8 +69,8 @@ def flat(metric: str) -> Prior:
 
 
 def learnt(searches: Sequence[Prior], nobody: Prior = FLAT) -> Prior:
-    """The weights after these earlier searches, each as its own federations have them (`Posterior.grid`), for a metric
-    of which `nobody` knew more than that (`flat`)."""
+    """The weights after these earlier searches, each as its own federations have them (`Posterior.grid`). nobody: what
+    is believed of their metric without them (`flat`)."""
     known = (nobody, *searches)
     lengths, noises = (_mean([getattr(one, kind) for one in known]) for kind in ("lengths", "noises"))
     return Prior(lengths, noises, _mean([one.shared for one in known]), nobody.absolute)

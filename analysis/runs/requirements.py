@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.estimate import configuration, standing
+from analysis.estimate.prior import flat
 from search_spaces.metrics import waits
 from search_spaces.requirements import Requirement
 
@@ -71,7 +72,7 @@ def _probability(
             one.values, one.intermediate_values = [values[trial.number]], {}  # those are of the objective
             measured.append(one)
     sign = 1.0 if requirement.least else -1.0
-    found = standing(measured, sign)
+    found = standing(measured, sign, prior=flat(requirement.metric))
     if found is None:
         return None
     key = configuration(best)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis.estimate import standing
+from analysis.estimate.prior import FLAT, FLAT_OF_SHARES, Prior
 from analysis.report import build
 from analysis.runs import Run, load_run
 from fedtune.api.search import Best
@@ -68,6 +71,24 @@ def test_the_probability_follows_the_bound(run: Run) -> None:
     best = values[run.best]
     easy, even, hard = probability(0.01), probability(best), probability(best + 0.2)
     assert easy > 0.95 > even > hard and hard < 0.2
+
+
+def test_it_is_that_of_an_accuracy(run: Run) -> None:
+    """By the same model as the estimate of one, not by that of any metric."""
+    values = ends(run, "val_wlp")
+    assert run.best is not None
+    bound = values[run.best] + 0.03
+    measured = [copy.copy(trial) for trial in run.frozen if trial.number in values]
+    for trial in measured:
+        trial.values, trial.intermediate_values = [values[trial.number]], {}
+
+    def by_hand(prior: Prior) -> float:
+        found = standing(measured, 1.0, prior=prior)
+        assert found is not None and run.best is not None
+        return found.belief.above(found.place[run.best], bound)
+
+    (one,) = requiring(run, f"val_wlp>={bound}").kept
+    assert one.probability == pytest.approx(by_hand(FLAT_OF_SHARES)) != pytest.approx(by_hand(FLAT), rel=1e-4)
 
 
 def test_what_was_not_measured_is_not_kept(run: Run) -> None:
