@@ -25,7 +25,7 @@ from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import FILES, data_of, settled, whole
+from fedtune.planning.settings import FILES, QUICK, QUICK_NORMALISED, data_of, quick_model, settled, whole
 from fedtune.record.run_directory import new_folder, write_document
 from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
@@ -72,7 +72,8 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     problems: list[str] = []
     folder = named_folder(str(request.name), problems)
     wanted = options(request, problems)
-    given = settings(request, wanted.methods, problems)
+    chosen: list[str] = []
+    given = settings(request, wanted.methods, problems, chosen)
     if request.address is not None and request.slots is None:
         problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
     packing = placement(request, problems, trials=MAX_TRIALS, order=request.order)
@@ -91,7 +92,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     found, excluded = within_budget(request, wanted, found, excluded, rounds, at_once, clock)
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, wanted, folder.name, candidates, excluded, rounds, at_once, clock)
-    return AutoPlan(folder, record, tuple(search for search, _ in found), _notes(record))
+    return AutoPlan(folder, record, tuple(search for search, _ in found), (*chosen, *_notes(record)))
 
 
 def _notes(record: AutoRecord) -> tuple[str, ...]:
@@ -203,9 +204,12 @@ def _methods(request: AutoRequest, problems: list[str]) -> tuple[tuple[str, ...]
     return tuple(dict.fromkeys(found)), not any(name in known for name in words)
 
 
-def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) -> dict[str, dict[str, Any]]:
+def settings(
+    request: AutoRequest, methods: Sequence[str], problems: list[str], chosen: list[str]
+) -> dict[str, dict[str, Any]]:
     """By method, what the request sets: the conditions that all methods share, or those of the space that it names, and
-    what `--set` says of each."""
+    what `--set` says of each. Where nobody names a model, all have the one that a search would take for FedAvg; what is
+    to be told of that is `chosen`."""
     if not methods:
         return {}  # told already
     from search_spaces.parameter import defaults
@@ -239,6 +243,12 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
                 found[one][key] = registry.declared(one)[key].convert(said, "--set")
             except UserError as error:
                 problems.extend(problem for problem in error.problems if problem not in problems)
+    if request.space == presets.DEFAULT and not problems and "model" not in {name for name, _ in wanted}:
+        usual = {key: parameter.default for key, parameter in registry.declared("fedavg").items()}
+        if (quick := quick_model({**usual, **found[methods[0]]}, request.data_dir)) is not None:
+            chosen.append(quick[1])
+            for values in found.values():
+                values["model"] = quick[0] if values["model"] == shared["model"] else values["model"]
     return found
 
 
@@ -380,8 +390,8 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
     )
     declared = registry.declared(name)
     for key, value in defaults(FederationConfig).items():
-        if given.get(key) == value:  # nobody set it, and it need not be a value that this method can have
-            declared[key].convert(value)
+        if given.get(key) in (value, QUICK, QUICK_NORMALISED):  # nobody set it, and this method need not have it
+            declared[key].convert(given[key])
     problems: list[str] = []
     values = settled(asks, problems, {**_local_training(name, request.space), **given})
     if problems:
