@@ -25,7 +25,7 @@ from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import FILES, QUICK, QUICK_NORMALISED, data_of, quick_model, settled, whole
+from fedtune.planning.settings import FILES, QUICK, QUICK_NORMALISED, data_of, settled, whole
 from fedtune.record.run_directory import new_folder, write_document
 from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
@@ -39,6 +39,8 @@ from trainables.data import own
 if TYPE_CHECKING:
     from trainables.method import Method
 
+#: What a search chooses by the data where nobody sets it.
+CHOSEN = ("model", "min_samples", "validation_fraction")
 #: Proposes values within each method.
 SAMPLER: Sampler = "tpe"
 
@@ -208,8 +210,8 @@ def settings(
     request: AutoRequest, methods: Sequence[str], problems: list[str], chosen: list[str]
 ) -> dict[str, dict[str, Any]]:
     """By method, what the request sets: the conditions that all methods share, or those of the space that it names, and
-    what `--set` says of each. Where nobody names a model, all have the one that a search would take for FedAvg; what is
-    to be told of that is `chosen`."""
+    what `--set` says of each. What a search of FedAvg would choose by the data all have, and what is to be told of that
+    is `chosen`."""
     if not methods:
         return {}  # told already
     from search_spaces.parameter import defaults
@@ -243,12 +245,14 @@ def settings(
                 found[one][key] = registry.declared(one)[key].convert(said, "--set")
             except UserError as error:
                 problems.extend(problem for problem in error.problems if problem not in problems)
-    if request.space == presets.DEFAULT and not problems and "model" not in {name for name, _ in wanted}:
-        usual = {key: parameter.default for key, parameter in registry.declared("fedavg").items()}
-        if (quick := quick_model({**usual, **found[methods[0]]}, request.data_dir)) is not None:
-            chosen.append(quick[1])
-            for values in found.values():
-                values["model"] = quick[0] if values["model"] == shared["model"] else values["model"]
+    if request.space == presets.DEFAULT and not problems:
+        free = [key for key in CHOSEN if key not in {canonical(name) for name, _ in wanted}]
+        asks, declared = SearchRequest("fedavg", data_dir=request.data_dir), registry.declared("fedavg")
+        fixed = {key: value for key, value in found[methods[0]].items() if key in declared and key not in free}
+        usual = settled(asks, [], {**_local_training("fedavg", request.space), **fixed})
+        chosen.extend(usual.chosen)
+        for values in found.values():
+            values |= {key: usual.values[key] for key in free if values[key] == shared[key]}
     return found
 
 

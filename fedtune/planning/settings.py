@@ -105,10 +105,15 @@ def settled(
     values = {key: value for key, value in defaults.items() if key not in search and key not in vary} | fixed
     chosen: list[str] = []
     if not request.paper and not problems and "model" not in fixed and values.get("model") == "auto":
-        quick = quick_model({**defaults, **values}, request.data_dir)
-        if quick is not None and _is_possible(request.method, {**defaults, **values, "model": quick[0]}):
-            fixed, values = {**fixed, "model": quick[0]}, {**values, "model": quick[0]}
-            chosen.append(quick[1])
+        costs = _round_of_cnn({**defaults, **values}, request.data_dir) if "dataset" in values else 0.0
+        quick: Value = QUICK_NORMALISED if values.get("rho", 0) else QUICK
+        if costs > MULTIPLY_ADDS and _is_possible(request.method, {**defaults, **values, "model": quick}):
+            fixed, values = {**fixed, "model": quick}, {**values, "model": quick}
+            chosen.append(
+                f"Model {quick}: with cnn, which the papers have on such images, the clients of a round would compute "
+                f"{costs / 1e9:,.0f} billion multiply-adds, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the small "
+                f"profile takes {quick}. --set model=cnn takes cnn."
+            )
     asked = request.paper or problems or "min_samples" in fixed or "clients" not in fixed
     if not asked and (least := _fewest_samples(values, request.data_dir)) is not None:
         fixed, values = {**fixed, "min_samples": least}, {**values, "min_samples": least}
@@ -126,20 +131,6 @@ def settled(
         )
     left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
     return Settings(left, values, options, defaults, tuple(chosen), (*chosen, *_hint(left, request.space)))
-
-
-def quick_model(values: Mapping[str, Value], data_dir: str | None) -> tuple[str, str] | None:
-    """The model that stands for cnn, and the sentence that says so, where a round of clients with the model `auto` is
-    dearer than the small profile takes it; None where it is not."""
-    costs = _round_of_cnn(values, data_dir) if "dataset" in values else 0.0
-    if costs <= MULTIPLY_ADDS:
-        return None
-    quick = QUICK_NORMALISED if values.get("rho", 0) else QUICK
-    return quick, (
-        f"Model {quick}: with cnn, which the papers have on such images, the clients of a round would compute "
-        f"{costs / 1e9:,.0f} billion multiply-adds, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the small "
-        f"profile takes {quick}. --set model=cnn takes cnn."
-    )
 
 
 def _fewest_samples(values: Mapping[str, Value], data_dir: str | None) -> int | None:
