@@ -317,7 +317,7 @@ def _foreseen(part: Part, running: Sequence[int]) -> Part:
     only for those that do not run: B_r K⁻¹ = I - d K⁻¹."""
     places = np.array(running)
     beside, noise = part.beside(running), part.own + part.shared + LEAST * part.square.max()
-    others = np.setdiff1d(np.arange(len(beside)), places)
+    others = np.flatnonzero(np.bincount(places, minlength=len(beside)) == 0)
     inverse = _inverse(beside[places] + noise * np.eye(len(places)))
     explained, square = np.empty_like(beside), np.empty_like(part.square)
     explained[others] = beside[others] @ inverse
