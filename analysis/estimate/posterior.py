@@ -352,7 +352,7 @@ class _Solved:
 
         n = len(y)
         self._signal, self._cross, self._noise, self._shared = signal, cross, noise, shared
-        self._factor, broken = dpotrf(here + rest, lower=True, overwrite_a=True)
+        self._factor, broken = dpotrf(here + rest, lower=True)
         if broken:
             raise np.linalg.LinAlgError("the covariance of the values is not positive definite")
         both, _ = dpotrs(self._factor, np.column_stack([y, np.ones(n)]), lower=True)
