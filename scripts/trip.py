@@ -38,7 +38,7 @@ ARGUMENTS = (
     f"search dfrd --set alpha={TEXT} --trials 1 --rounds 1 --slots 1 --set active_clients=1 "
     "--set local_steps=1 --set server_iters=1 --set gen_steps=1 --set distill_steps=1"
 ).split()
-#: The method at which the trip ends.
+#: The function at which the trip ends.
 LOSS = "student_loss"
 #: Nothing of ours is nested deeper.
 DEEPEST = 12

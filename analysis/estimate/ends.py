@@ -100,9 +100,11 @@ def _whole(found: Sequence[Measured]) -> Ends:
     last_round = noise * (1 - weight**2)
     covariance = np.zeros((n, n))
     covariance[np.ix_(known, known)] = (1 - weight) ** 2 * total / len(known)
-    for place in known:
-        alike = [other for other in known if found[other].configuration == found[place].configuration]
-        covariance[place, alike] += weight * (1 - weight) * total
+    alike: dict[object, list[int]] = {}
+    for place in tails:
+        alike.setdefault(found[place].configuration, []).append(place)
+    for places in alike.values():
+        covariance[np.ix_(places, places)] += weight * (1 - weight) * total
     for place, m in enumerate(found):
         if m.complete and place not in tails:
             covariance[place, place] = last_round

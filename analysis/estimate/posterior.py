@@ -329,7 +329,7 @@ def _foreseen(part: Part, running: Sequence[int]) -> Part:
     only for those that do not run: B_r K⁻¹ = I - d K⁻¹."""
     places = np.array(running)
     beside, noise = part.beside(running), part.own + part.shared + LEAST * part.square.max()
-    others = np.setdiff1d(np.arange(len(beside)), places)
+    others = np.flatnonzero(np.bincount(places, minlength=len(beside)) == 0)
     inverse = _inverse(beside[places] + noise * np.eye(len(places)))
     explained, square = np.empty_like(beside), np.empty_like(part.square)
     explained[others] = beside[others] @ inverse
@@ -364,7 +364,7 @@ class _Solved:
 
         n = len(y)
         self._signal, self._cross, self._noise, self._shared = signal, cross, noise, shared
-        self._factor, broken = dpotrf(here + rest, lower=True, overwrite_a=True)
+        self._factor, broken = dpotrf(here + rest, lower=True)
         if broken:
             raise np.linalg.LinAlgError("the covariance of the values is not positive definite")
         both, _ = dpotrs(self._factor, np.column_stack([y, np.ones(n)]), lower=True)

@@ -195,7 +195,8 @@ def standing(
     if further and not candidates and not running and len(further) < len(keys):
         confirmed = standing([trial for trial in trials if configuration(trial) in further], sign, by_seed, prior=prior)
     all_seeds = len({seed for m in found for seed in m.seeds})
-    seeds = [sum(m.complete for m in found if place[m.configuration] == i) for i in range(len(keys))]
+    whole = [place[m.configuration] for m in found if m.complete]
+    seeds = [int(count) for count in np.bincount(whole, minlength=len(keys))]
     return Standing(
         tuple(first[i].number for i in range(len(keys))),
         posterior(federations, prior),

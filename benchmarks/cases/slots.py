@@ -81,7 +81,9 @@ class Driver:
         from fedtune.execution.ray_session import TuneSession
         from fedtune.machine import cluster
         from fedtune.machine.server_watch import ServerLoss
+        from trainables.worker.memory import keep_memory
 
+        keep_memory()  # as the driver does
         with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
             planned = self.planned(Path(made) / "run")
             planned.create()

@@ -90,11 +90,6 @@ class Queue:
     # -- proposing -------------------------------------------------------------------------------------------------
 
     @property
-    def started(self) -> int:
-        """How many trials have been begun, whatever became of them."""
-        return len(self._order)
-
-    @property
     def exhausted(self) -> bool:
         """Whether every trial has been begun, and none waits to go on."""
         return not self._waiting and self._proposed() is DONE
@@ -115,7 +110,7 @@ class Queue:
 
     def trials(self) -> list[FrozenTrial]:
         """All trials in order, each under its number in its run."""
-        return [self.trial(number) for number in range(self.started)]
+        return [self.trial(number) for number in range(len(self._order))]
 
     def damaged(self) -> list[int]:
         """The trials that have ended and are to be computed again (`fedtune.execution.outcome`)."""

@@ -25,7 +25,7 @@ from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import FILES, data_of, settled, whole
+from fedtune.planning.settings import FILES, QUICK, QUICK_NORMALISED, data_of, settled, whole
 from fedtune.record.run_directory import new_folder, write_document
 from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
@@ -39,6 +39,8 @@ from trainables.data import own
 if TYPE_CHECKING:
     from trainables.method import Method
 
+#: What a search chooses by the data where nobody sets it.
+CHOSEN = ("model", "min_samples", "validation_fraction")
 #: Proposes values within each method.
 SAMPLER: Sampler = "tpe"
 
@@ -72,7 +74,8 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     problems: list[str] = []
     folder = named_folder(str(request.name), problems)
     wanted = options(request, problems)
-    given = settings(request, wanted.methods, problems)
+    chosen: list[str] = []
+    given = settings(request, wanted.methods, problems, chosen)
     if request.address is not None and request.slots is None:
         problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
     packing = placement(request, problems, trials=MAX_TRIALS, order=request.order)
@@ -91,7 +94,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     found, excluded = within_budget(request, wanted, found, excluded, rounds, at_once, clock)
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, wanted, folder.name, candidates, excluded, rounds, at_once, clock)
-    return AutoPlan(folder, record, tuple(search for search, _ in found), _notes(record))
+    return AutoPlan(folder, record, tuple(search for search, _ in found), (*chosen, *_notes(record)))
 
 
 def _notes(record: AutoRecord) -> tuple[str, ...]:
@@ -203,9 +206,12 @@ def _methods(request: AutoRequest, problems: list[str]) -> tuple[tuple[str, ...]
     return tuple(dict.fromkeys(found)), not any(name in known for name in words)
 
 
-def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) -> dict[str, dict[str, Any]]:
+def settings(
+    request: AutoRequest, methods: Sequence[str], problems: list[str], chosen: list[str]
+) -> dict[str, dict[str, Any]]:
     """By method, what the request sets: the conditions that all methods share, or those of the space that it names, and
-    what `--set` says of each."""
+    what `--set` says of each. What a search of FedAvg would choose by the data all have, and what is to be told of that
+    is `chosen`."""
     if not methods:
         return {}  # told already
     from search_spaces.parameter import defaults
@@ -239,6 +245,14 @@ def settings(request: AutoRequest, methods: Sequence[str], problems: list[str]) 
                 found[one][key] = registry.declared(one)[key].convert(said, "--set")
             except UserError as error:
                 problems.extend(problem for problem in error.problems if problem not in problems)
+    if request.space == presets.DEFAULT and not problems:
+        free = [key for key in CHOSEN if key not in {canonical(name) for name, _ in wanted}]
+        asks, declared = SearchRequest("fedavg", data_dir=request.data_dir), registry.declared("fedavg")
+        fixed = {key: value for key, value in found[methods[0]].items() if key in declared and key not in free}
+        usual = settled(asks, [], {**_local_training("fedavg", request.space), **fixed})
+        chosen.extend(usual.chosen)
+        for values in found.values():
+            values |= {key: usual.values[key] for key in free if values[key] == shared[key]}
     return found
 
 
@@ -380,8 +394,8 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
     )
     declared = registry.declared(name)
     for key, value in defaults(FederationConfig).items():
-        if given.get(key) == value:  # nobody set it, and it need not be a value that this method can have
-            declared[key].convert(value)
+        if given.get(key) in (value, QUICK, QUICK_NORMALISED):  # nobody set it, and this method need not have it
+            declared[key].convert(given[key])
     problems: list[str] = []
     values = settled(asks, problems, {**_local_training(name, request.space), **given})
     if problems:

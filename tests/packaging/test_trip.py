@@ -17,7 +17,7 @@ def test_the_trip_ends_at_the_loss_and_is_no_longer_than_it_was() -> None:
     )
     *functions, handed, through = done.stdout.splitlines()
     assert any(line.endswith("fedtune/commands/search.py:command") for line in functions[:5])
-    assert functions[-1].endswith(".student_loss")
+    assert functions[-1].endswith("dfrd.py:student_loss")
     counts = [int(n) for n in re.findall(r"\d+", f"{handed} {through}")]
     # Who needs another function on the way raises these, and says in the commit why.
     assert all(count <= most for count, most in zip(counts, (118, 161, 33, 33), strict=True)), done.stdout

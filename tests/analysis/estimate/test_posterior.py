@@ -367,3 +367,9 @@ def test_what_runs_and_has_no_value_yet_tells_of_its_neighbours():
     np.testing.assert_allclose(part.square, np.diag(expected), rtol=1e-7)
     ratio = beside.variance / plain.variance
     assert ratio[4] < 0.6 and ratio[5] < 0.6 < 0.9 < ratio[0] and (ratio <= 1 + 1e-12).all()
+
+
+def test_what_is_no_covariance_is_refused() -> None:
+    """Guards the factor, which LAPACK leaves half done where a variance is negative."""
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        posterior(dataclasses.replace(FOUND, extra=-100.0 * np.eye(6)))

@@ -160,7 +160,7 @@ def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None
     assert len(shown) == len(known) - 1 and [t.values for t in same] == [[(first.values[0] - 50.0) / 2]]
     best = max(t.intermediate_values[3] for t in queue.trials() if 3 in t.intermediate_values)
     queue.propose()
-    following = proposals.stop_rule(queue.history, 0, queue.started - 1)
+    following = proposals.stop_rule(queue.history, 0, len(queue.trials()) - 1)
     assert not following.stops(3, dict.fromkeys((1, 2, 3), (best,)))
 
 

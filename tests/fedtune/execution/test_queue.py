@@ -278,7 +278,7 @@ def compared(
     proposed = expected_improvement.proposed
 
     def noted(space: Space, known: Any, had: Any, sign: float, seed: int, number: int, running: Any, most: int) -> Any:
-        assert number == queue.started and seed == 0 and not running
+        assert number == len(queue.trials()) and seed == 0 and not running
         found[number] = known, had, sign
         return proposed(space, known, had, sign, seed, number, running, most)
 

@@ -15,6 +15,7 @@ from fedtune.planning import auto_budget, auto_plan
 from fedtune.planning.auto_plan import AutoPlan, options, plan_auto
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
+from tests.toy import write_toy
 from trainables import registry
 
 #: All that FedKF's space sets otherwise than FedAvg's, but how many clients take part.
@@ -149,6 +150,41 @@ def test_the_simplest_methods_are_timed_first(tmp_path: Path, toy: Path, monkeyp
     timed = [text.removeprefix("measuring ") for text in said if text.startswith("measuring ")]
     assert timed == ["fedavg", "fednova", "fedprox"] == [one.name for one in record.methods]
     assert [one.name for one in record.excluded] == ["dfrd"]
+
+
+def test_all_methods_have_the_validation_share_that_a_search_would_take(tmp_path: Path, toy: Path) -> None:
+    """Of 240 samples a tenth is so few that chance is much of what differs; what is set stays, for one method too."""
+    made = planned(tmp_path, toy)
+    assert {search.experiment.values["validation_fraction"] for search in made.searches} == {0.25}
+    assert sum(note.startswith("Validation share 0.25, as 0.1 would be fewer") for note in made.notes) == 1
+    for name, set_ in (("b", "validation_fraction=0.1"), ("c", "fedprox.validation_fraction=0.2")):
+        given = ("clients=3", "min_samples=2", set_)
+        both = planned(tmp_path, toy, set=given, name=tmp_path / "runs" / name).searches
+        found = [search.experiment.values["validation_fraction"] for search in both]
+        assert found == ([0.1, 0.1] if name == "b" else [0.25, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("changed", "models"),
+    [
+        ({}, {"lenet5"}),
+        ({"model": "cnn"}, {"cnn"}),
+        ({"set": ("clients=4", "fedprox.model=cnn2")}, {"lenet5", "cnn2"}),
+        ({"set": ("clients=4", "local_steps=2")}, {"auto"}),
+    ],
+)
+def test_all_methods_have_the_small_model_that_a_search_would_take(
+    tmp_path: Path, changed: dict[str, Any], models: set[str]
+) -> None:
+    """Else a round of the papers' cnn on images of 28 × 28 takes more than a small budget; DHF cannot have it."""
+    own = write_toy(tmp_path, size=28)
+    made = planned(tmp_path, own, **{"methods": ("fedavg,fedprox,dhf",), "set": ("clients=4",), **changed})
+    assert {search.experiment.values["model"] for search in made.searches} == models
+    told = [note for note in made.notes if note.startswith("Model ")]
+    assert [note.split(":")[0] for note in told] == (["Model lenet5"] if "lenet5" in models else [])
+    if models == {"lenet5"}:
+        (left,) = made.record.excluded
+        assert left.name == "dhf" and left.why.startswith("model must be one of") and "'lenet5'" in left.why
 
 
 def test_a_small_budget_pays_for_fewer_seeds(tmp_path: Path, toy: Path) -> None:

@@ -12,6 +12,7 @@ from tests.contracts.test_methods import simulate
 from tests.trainables.building_blocks.test_losses import kl, softmax
 from trainables.methods.dfrd import (
     Config,
+    embedding_hinge,
     transfer_mask,
     transferability_loss,
 )
@@ -46,6 +47,12 @@ def test_without_server_steps_the_average_goes_on_and_the_generator_stays(toy: P
     for name, tensor in after.ema.items():
         if tensor.is_floating_point():
             torch.testing.assert_close(tensor, generator[name] + 0.8)
+
+
+def test_the_hinge_starts_at_the_scale_times_the_root_of_the_width() -> None:
+    """Rows of the lengths 6, 2 and 0.5 over γ√d = 0.5 · √4 = 1 by 5, 1 and nothing: 2 in the mean."""
+    embedded = torch.tensor([[2.0, 4, 4, 0], [1, 1, 1, 1], [0.5, 0, 0, 0]])
+    assert float(embedding_hinge(embedded, 0.5)) == pytest.approx(2.0, rel=1e-6)
 
 
 def test_the_hinge_of_an_embedding_is_nothing_where_there_is_none(toy: Path) -> None:
