@@ -32,9 +32,12 @@ optimised, so nothing depends on where an optimiser starts, and a noise that few
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +45,8 @@ from numpy.typing import NDArray
 from analysis.estimate.prior import FLAT, Prior
 
 Floats = NDArray[np.float64]
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
 
 #: c: an unstable configuration differs from what its neighbours say as configurations do that are far from each other.
 UNSTABLE = 1.0
@@ -49,6 +54,26 @@ UNSTABLE = 1.0
 LEAST = 1e-3
 #: What a seed does to all alike, as a multiple of v, may be anything where it is this; it is never taken to be more.
 FREE = 1e6
+
+
+def on_one_thread(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """The same function, which computes with matrices on one thread. These are small, and the cores are the trials':
+    with more threads a proposal took four times the processor's time on a busy machine, and it was rounded otherwise on
+    another number of cores."""
+
+    @functools.wraps(function)
+    def called(*args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
+        with _algebra().limit(limits=1, user_api="blas"):
+            return function(*args, **kwargs)
+
+    return called
+
+
+@functools.cache
+def _algebra() -> Any:
+    """The libraries that compute with matrices; SciPy has one of its own beside NumPy's."""
+    importlib.import_module("scipy.linalg")
+    return importlib.import_module("threadpoolctl").ThreadpoolController()
 
 
 @dataclass(frozen=True)

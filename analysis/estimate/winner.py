@@ -37,7 +37,7 @@ import numpy as np
 
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.ends import Measured, ends_of
-from analysis.estimate.posterior import Federations, Floats, Posterior, averaged, posterior
+from analysis.estimate.posterior import Federations, Floats, Posterior, averaged, on_one_thread, posterior
 from analysis.estimate.prior import FLAT, Prior
 from analysis.estimate.stability import unstable
 from search_spaces import run_folder
@@ -145,6 +145,7 @@ class Estimate:
         return self.gain_low is not None and self.gain_low > 0 and self.paper != self.trial
 
 
+@on_one_thread
 def standing(
     trials: Sequence[FrozenTrial],
     sign: float,
@@ -212,6 +213,7 @@ def standing(
     )
 
 
+@on_one_thread
 def estimate(
     found: Standing,
     level: float = LEVEL,

@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.estimate import configuration, standing
-from analysis.estimate.posterior import Floats
+from analysis.estimate.posterior import Floats, on_one_thread
 from analysis.estimate.winner import MOST, missed_target
 from fedtune.decisions.optuna_samplers import EI
 from fedtune.decisions.race import gain
@@ -155,6 +155,7 @@ def _key(params: tuple[tuple[str, Any], ...]) -> object:
     return tuple(sorted(rounded))
 
 
+@on_one_thread
 def best(
     draws: Sequence[Mapping[str, Any]],
     known: Sequence[FrozenTrial],

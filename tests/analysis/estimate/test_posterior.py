@@ -5,7 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from threadpoolctl import ThreadpoolController
 
+from analysis.estimate import estimate, standing
 from analysis.estimate import posterior as module
 from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
 from analysis.estimate.prior import FLAT, FLAT_OF_SHARES, LENGTHS, NOISES, SHARED, Prior
@@ -373,3 +375,17 @@ def test_what_is_no_covariance_is_refused() -> None:
     """Guards the factor, which LAPACK leaves half done where a variance is negative."""
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
         posterior(dataclasses.replace(FOUND, extra=-100.0 * np.eye(6)))
+
+
+def test_the_model_computes_on_one_thread_and_leaves_the_others_as_they_were() -> None:
+    """Guards the bits of a proposal on another number of cores, and the trials' cores."""
+
+    def threads() -> list[int]:
+        found = ThreadpoolController().select(user_api="blas").info()
+        return [library["num_threads"] for library in found]
+
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        before = threads()
+        within = module.on_one_thread(threads)()
+        assert set(within) == {1} and threads() == before and set(before) == {2}
+    assert standing.__wrapped__ and estimate.__wrapped__
