@@ -29,6 +29,7 @@ NEEDED = (
     "torchvision",
     "numpy",
     "scipy",
+    "threadpoolctl",
     "pandas",
     "plotly",
     "scikit-learn",

@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 import pytest
 
 from analysis.estimate import standing
+from analysis.estimate.prior import FLAT_OF_SHARES
 from analysis.figures import (
     anytime,
     curves,
@@ -186,7 +187,7 @@ def test_the_surface_is_what_the_model_says_at_each_place(loaded: dict[str, Run]
     x, y = mean.x[5], mean.y[20]
     winner = run.trial(run.best)
     values = {**winner.params, drawing.x: x, drawing.y: y}
-    found = standing(run.frozen, 1.0, run._by_seed, [(values, winner.distributions)])
+    found = standing(run.frozen, 1.0, run._by_seed, [(values, winner.distributions)], prior=FLAT_OF_SHARES)
     assert found is not None
     (place,) = found.candidates
     assert mean.z[20][5] == pytest.approx(100 * found.belief.mean[place])

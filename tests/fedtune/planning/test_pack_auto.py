@@ -23,6 +23,7 @@ from fedtune.record.experiment import Experiment
 from search_spaces.errors import UserError
 from tests import forked
 from tests.fedtune.conftest import start
+from trainables import registry
 
 #: Steps per second of a small net by (trials, threads) on two cores, as measured.
 LENET = {(1, 1): 206.0, (1, 2): 320.0, (2, 1): 411.0, (4, 1): 387.0, (2, 2): 54.0}
@@ -366,12 +367,10 @@ def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.
 
 
 def test_a_federation_that_does_not_run_is_a_sentence(toy: Path) -> None:
-    with (
-        measuring.Federations(
-            "fedavg", {"dataset": str(toy), "clients": 3, "partition": "iid", "lr": 99.0}, (0,)
-        ) as federations,
-        pytest.raises(UserError, match="could not run one configuration in the middle of the space: lr must be"),
-    ):
+    given = {"dataset": str(toy), "clients": 3, "partition": "iid", "active_clients": 9}
+    values = {key: parameter.default for key, parameter in registry.declared("fedavg").items()} | given
+    words = "could not run one configuration in the middle of the space: active_clients must be"
+    with measuring.Federations("fedavg", values, (0,)) as federations, pytest.raises(UserError, match=words):
         federations.time(1, 1)
 
 

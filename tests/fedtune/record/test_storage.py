@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -246,15 +247,23 @@ def test_a_bucket_that_fails_and_comes_back_is_told_of_once_and_holds_all_in_the
 
 
 @pytest.mark.guard("a mirror kept while Ray runs trials")
+class Slow(Fake):
+    """Its search takes longer than the time it is given."""
+
+    def step(self) -> list[dict[str, Any]]:
+        time.sleep(0.1)
+        return super().step()
+
+
 def test_a_search_goes_on_from_its_mirror_on_another_machine(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through Ray, while the mirror is kept in its thread. What the first machine had is gone."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mirrors, "EVERY", 0.05)
-    made = experiment(tmp_path / "mine", time=2.0, values={"sleep": 0.1}, trials=4, sampler="random", storage="x")
+    made = experiment(tmp_path / "mine", time=2.0, trials=4, sampler="random", storage="x")
     uri = (tmp_path / "far" / "mine").as_uri()
-    request = SearchRequest("fedavg", quiet=True, simulate=Fake, storage=uri)
+    request = SearchRequest("fedavg", quiet=True, simulate=Slow, storage=uri)
     begun = carry_out(Plan(tmp_path / "mine", made, space(), {}, (), {}), request)
     assert begun.out_of_time and begun.unsent is None
     assert files_of(tmp_path / "mine") == files_of(tmp_path / "far" / "mine")
@@ -263,7 +272,7 @@ def test_a_search_goes_on_from_its_mirror_on_another_machine(
     assert isinstance(ended, Result) and ended.finished and ended.folder == tmp_path / "runs" / "mine"
     assert files_of(ended.folder) == files_of(tmp_path / "far" / "mine")
     assert json.loads((tmp_path / "far" / "mine" / mirrors.STATE).read_text())["whole"] is True
-    wanted = asked(tmp_path / "asked", values={"sleep": 0.0}, trials=4, sampler="random").path
+    wanted = asked(tmp_path / "asked", trials=4, sampler="random").path
     assert frozen(ended.folder) == frozen(wanted)
     with pytest.raises(UserError, match="A run named 'mine' exists already"):
         resume(uri, quiet=True, simulate=Fake)
