@@ -119,14 +119,10 @@ class Part:
         """(m, k)"""
         return self._less(self.before, [left @ right for left, right in self.fallen])
 
-    def between(self, ones: Sequence[int], others: Sequence[int]) -> Floats:
+    def between(self, ones: Sequence[int] | slice, others: Sequence[int]) -> Floats:
         """(n, o): the covariances of these `ones` with these `others`, which are of the k."""
         fallen = [left[ones] @ right[:, others] for left, right in self.fallen]
-        return self._less(self.before[np.ix_(ones, others)], fallen)
-
-    def beside(self, others: Sequence[int]) -> Floats:
-        """(m, o): the covariances of all with these `others`."""
-        return self._less(self.before[:, others], [left @ right[:, others] for left, right in self.fallen])
+        return self._less(self.before[ones][:, others], fallen)
 
     def toward(self, others: Sequence[int]) -> Floats:
         """(m,): the covariances of all with the mean of these `others`."""
@@ -353,7 +349,7 @@ def _foreseen(part: Part, running: Sequence[int]) -> Part:
     the covariances fall by B K⁻¹ Bᵀ. Of a thousand that run this takes most of a proposal's time, so B K⁻¹ is computed
     only for those that do not run: B_r K⁻¹ = I - d K⁻¹."""
     places = np.array(running)
-    beside, noise = part.beside(running), part.own + part.shared + LEAST * part.square.max()
+    beside, noise = part.between(slice(None), running), part.own + part.shared + LEAST * part.square.max()
     others = np.flatnonzero(np.bincount(places, minlength=len(beside)) == 0)
     inverse = _inverse(beside[places] + noise * np.eye(len(places)))
     explained, square = np.empty_like(beside), np.empty_like(part.square)

@@ -25,7 +25,7 @@ from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import FILES, QUICK, QUICK_NORMALISED, data_of, settled, whole
+from fedtune.planning.settings import FILES, data_of, settled, whole
 from fedtune.record.run_directory import new_folder, write_document
 from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
@@ -394,7 +394,7 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
     )
     declared = registry.declared(name)
     for key, value in defaults(FederationConfig).items():
-        if given.get(key) in (value, QUICK, QUICK_NORMALISED):  # nobody set it, and this method need not have it
+        if key in given and (key in CHOSEN or given[key] == value):  # nobody need have set it for this method
             declared[key].convert(given[key])
     problems: list[str] = []
     values = settled(asks, problems, {**_local_training(name, request.space), **given})
