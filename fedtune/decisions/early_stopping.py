@@ -91,16 +91,24 @@ class Later:
 
 @dataclass(frozen=True)
 class Until:
-    """`rule`, up to a `moment` in seconds since the epoch, after which every trial ends."""
+    """`rule`, up to a `moment`: a trial ends where its next round would end after it, by what its rounds have taken on
+    average since it `began`. Both in seconds since the epoch."""
 
     moment: float
     rule: Rule
+    began: float
 
     def stops(self, round_: int, curve: Curve) -> bool:
-        return time.time() >= self.moment or self.rule.stops(round_, curve)
+        return self._is_over(round_) or self.rule.stops(round_, curve)
 
     def may_stop(self, round_: int) -> bool:
-        return time.time() >= self.moment or self.rule.may_stop(round_)
+        """The round is still to come: it and the next one have to end in time."""
+        return self._is_over(round_ - 1, 2) or self.rule.may_stop(round_)
+
+    def _is_over(self, rounds: int, more: int = 1) -> bool:
+        """Whether, after so many rounds, so many more would end after the moment."""
+        now = time.time()
+        return now + more * (now - self.began) / max(rounds, 1) >= self.moment
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,8 @@ class Queue:
         values, rule = part.space.values(trial.params), stop_rule(self.history, place, own)
         allocation = self.history.allocation
         if self._clock is not None and allocation is not None and allocation.clock is not None and number > 0:
-            rule = Until(time.time() + allocation.clock.last_moment - self._clock.reading(), rule)
+            now = time.time()
+            rule = Until(now + allocation.clock.last_moment - self._clock.reading(), rule, now)
         seeds = part.experiment.seeds_of(trial)
         ended = trial.state.is_finished()
         return Proposal(number, part, own, values, rule, seeds, resumed, self._share(number), ended)

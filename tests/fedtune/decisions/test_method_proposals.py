@@ -203,12 +203,14 @@ def test_a_search_by_the_clock_goes_on_from_the_costs_that_are_recorded(tmp_path
     assert again.finished and still == ended and [trial.user_attrs for trial in again.trials()] == before
 
 
-def test_after_its_last_moment_a_trial_ends_and_before_it_its_own_rule_decides() -> None:
-    halving = Halving.of(3, {2: [(0.9,), (0.8,)]})
-    late, early = (Until(time.time() + by, halving) for by in (-1.0, 3600.0))
-    assert [late.stops(round_, {1: (0.5,)}) for round_ in (1, 2)] == [True, True]
-    assert [early.stops(round_, {1: (0.5,)}) for round_ in (1, 2)] == [False, True]
-    assert (late.may_stop(1), early.may_stop(1), early.may_stop(2)) == (True, False, True)
+def test_a_trial_ends_where_its_next_round_would_be_late_and_before_that_by_its_own_rule() -> None:
+    """Four rounds in 100 seconds: the fifth takes 25 more, and 50 where it is still to come after the fourth."""
+    halving, now = Halving.of(3, {4: [(0.9,), (0.8,)]}), time.time()
+    until = {left: Until(now + left, halving, now - 100) for left in (-1.0, 20.0, 30.0, 3600.0)}
+    assert [until[left].stops(4, {}) for left in until] == [True, True, False, False]
+    assert until[3600.0].stops(4, {1: (0.5,)})
+    assert [until[left].may_stop(5) for left in until] == [True, True, True, False]
+    assert [until[3600.0].may_stop(round_) for round_ in (3, 4)] == [False, True]
 
 
 def test_what_comes_after_the_search_is_kept_by_the_price_of_the_best_ones() -> None:
