@@ -14,7 +14,7 @@ import numpy as np
 from analysis import curve_table
 from analysis.curve_table import CurveTable
 from benchmarks.replay.gridded import SHUFFLED, Gridded, Shuffled
-from benchmarks.replay.measures import Interval, Judged, judge, over, share
+from benchmarks.replay.measures import HELD, Interval, Judged, holding, judge, over, rms, share
 from benchmarks.replay.pool import Task, every, replayed
 from benchmarks.replay.searcher import Setting
 from benchmarks.replay.searchers import SEARCHERS
@@ -115,6 +115,9 @@ def summary(found: Sequence[Sequence[Judged]]) -> dict[str, Any]:
             "searching": as_data(over([j.searching for j in column], np.median)),
             "curse": as_data(over([j.curse for j in column], np.mean)),
             "covered": as_data(share([j.covered for j in column])),
+            "error": as_data(over([j.curse for j in column], rms)),
+            "width": as_data(over([j.width for j in column], np.median)),
+            "holding": holding([j.curse for j in column], HELD),
             "claim": as_data(share([j.claim for j in column])),
         }
         for column in zip(*found, strict=True)

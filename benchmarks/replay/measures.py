@@ -5,6 +5,7 @@
     choosing      the rest, which lies in the choice among those tried
     curse         the searcher's estimate - the mean over held-out seeds of what it estimates (validation metric)
     covered       whether the stated interval holds that mean
+    width         how wide that interval is
     claim         whether the search says that its winner is better than the paper's values
 
 A search that cannot name a winner yet has the regret of a blind choice. All in units of the metric.
@@ -23,6 +24,10 @@ from benchmarks.replay.simulator import Snapshot
 from benchmarks.replay.table import Episode
 
 
+#: How often an interval of 90 % is to hold what it is about.
+HELD = (0.85, 0.95)
+
+
 @dataclass(frozen=True)
 class Judged:
     """One snapshot of one repetition. NaN or None: there was nothing to measure."""
@@ -33,6 +38,7 @@ class Judged:
     curse: float
     covered: bool | None
     seconds: float
+    width: float = math.nan
     claim: bool | None = None
 
 
@@ -44,12 +50,12 @@ def judge(episode: Episode, snapshot: Snapshot) -> Judged:
     if verdict is None:
         return Judged(snapshot.budget, episode.best - episode.blind, searching, math.nan, None, snapshot.seconds)
     expected = episode.expected(verdict.values)
-    covered = None
+    covered, width = None, math.nan
     if verdict.low is not None and verdict.high is not None:
-        covered = verdict.low <= expected <= verdict.high
+        covered, width = verdict.low <= expected <= verdict.high, verdict.high - verdict.low
     regret = episode.best - float(episode.truth_curve(verdict.values)[-1])
     curse = verdict.estimate - expected
-    return Judged(snapshot.budget, regret, searching, curse, covered, snapshot.seconds, verdict.claim)
+    return Judged(snapshot.budget, regret, searching, curse, covered, snapshot.seconds, width, verdict.claim)
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,18 @@ def over(values: Sequence[float], statistic: Callable[..., np.ndarray], draws: i
     again = finite[np.random.default_rng(0).integers(0, finite.size, (draws, finite.size))]
     low, high = np.quantile(statistic(again, axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(statistic(finite)), float(low), float(high), finite.size)
+
+
+def rms(values: np.ndarray, axis: int | None = None) -> np.ndarray:
+    """The root of the mean square."""
+    return np.asarray(np.sqrt(np.mean(np.square(values), axis=axis)))
+
+
+def holding(errors: Sequence[float], shares: Sequence[float]) -> list[float] | None:
+    """By share, how wide an interval around the estimate must be, the same in every repetition, to hold the truth in
+    that share of them. None where no error is finite."""
+    finite = [abs(error) for error in errors if math.isfinite(error)]
+    return [round(2 * float(np.quantile(finite, of, method="inverted_cdf")), 6) for of in shares] if finite else None
 
 
 def share(truths: Sequence[bool | None]) -> Interval:

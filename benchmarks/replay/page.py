@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.page import table
 from benchmarks.replay.cells import made, percent, points
 from benchmarks.replay.gridded import SHUFFLED
+from benchmarks.replay.measures import HELD
 from benchmarks.replay.surrogate import GAUSSIAN, WORLDS, named
 
 #: Tables by which nothing was decided, and those that rank nothing.
@@ -31,9 +32,10 @@ OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-", "neps-", "ax")
 BESIDE = ("random-1", "oracle-fedtune")
 #: The budgets, in federations, that the page shows; the repetitions that the best peer must have.
 SHOWN, EQUALLY = (5, 12, 40), 100
-#: What was to be reached: the share of searches that claim a gain where there is none, how often a stated interval of
-#: 90 % holds, how far an estimate lies from the truth in the mean, and regret as a multiple of that of the best tried.
-CLAIMED, HELD, CURSE, CHOSEN = 0.1, (0.85, 0.95), 0.01, 1.3
+#: What was to be reached: the share of searches that claim a gain where there is none, how far an estimate lies from
+#: the truth in the mean, regret as a multiple of that of the best tried; in points, how far an estimate lies from the
+#: truth as a root mean square, without confirmation and with it, and how wide an interval is.
+CLAIMED, CURSE, CHOSEN, RMS, WIDTH = 0.1, 0.01, 1.3, (5, 4), 25
 
 HEAD = """# Quality of searches
 
@@ -54,9 +56,10 @@ intervals do not meet. A peer is the same searcher on every table.
 
 TELLS = """## What a search says of its winner
 
-The **curse** is the search's own estimate minus the mean over seeds that it never saw, in points, to be within {curse:g}. The
-**coverage** is how often its 90 % interval holds that mean, to be between {low:.0f} and {high:.0f} %. **Of the best tried**: regret as a
-multiple of what it would be had the best of the configurations that were tried won, to be at most {chosen:g}. After {last} federations:
+The **curse** is the search's own estimate minus the mean over seeds that it never saw, in points, to be within {curse:g}; **rms** is its
+root mean square, to be at most {rms[0]}, and {rms[1]} where a search confirms. The **coverage** is how often its 90 % interval holds that mean,
+to be between {low:.0f} and {high:.0f} %, the **width** its median, to be at most {width} points; intervals of one width would have that coverage where it
+is **within**. **Of the best tried**: regret as a multiple of what it would be had the best that was tried won, to be at most {chosen:g}. After {last} federations:
 """
 
 WHERE = """## In three worlds
@@ -280,6 +283,16 @@ def _by_table(found: Mapping[str, Any]) -> Iterator[str]:
         yield table(["table", "a blind choice, points", "searcher", *budgets], rows)
 
 
+def _alone(interval: Mapping[str, Any] | None) -> str:
+    """A value in hundredths, without its interval."""
+    return "–" if interval is None or interval["value"] is None else f"{100 * interval['value']:.1f}"
+
+
+def _from_to(ends: Sequence[float] | None) -> str:
+    """`12 to 14`, in hundredths."""
+    return "–" if ends is None else " to ".join(f"{100 * end:.0f}" for end in ends)
+
+
 # -- what a search says, and other worlds ------------------------------------------------------------------------------
 
 
@@ -291,13 +304,15 @@ def _says(found: Mapping[str, Any]) -> Iterator[str]:
                 last = entry[0]["budgets"][-1]
                 tried = last["searching"]["value"]
                 times = f"{last['regret']['value'] / tried:.1f}" if tried > 0 else "–"
-                cells = [_cell(regret(found, searcher, -1, [name])), points(last["curse"]), percent(last["covered"])]
+                cells = [_cell(regret(found, searcher, -1, [name])), points(last["curse"]), _alone(last.get("error"))]
+                cells += [percent(last["covered"]), _alone(last.get("width")), _from_to(last.get("holding"))]
                 rows.append([f"`{name}`", f"`{command}`", str(entry[0]["n"]), *cells, times])
     if rows:
         low, high = (100 * bound for bound in HELD)
-        yield TELLS.format(curse=100 * CURSE, low=low, high=high, chosen=CHOSEN, last=found["budgets"][-1])
-        columns = ["table", "search", "repetitions", "regret", "curse", "coverage", "of the best tried"]
-        yield table(columns, rows)
+        goals = {"curse": 100 * CURSE, "low": low, "high": high, "chosen": CHOSEN, "rms": RMS, "width": WIDTH}
+        yield TELLS.format(**goals, last=found["budgets"][-1])
+        heads = ["table", "search", "repetitions", "regret", "curse", "rms", "coverage", "width", "within"]
+        yield table([*heads, "of the best tried"], rows)
     over = [
         f"{100 * (one['model'] - one['mean']):.0f} ± {200 * one['error']:.0f} points on `{name}`"
         for name, one in found.get("optima", {}).items()

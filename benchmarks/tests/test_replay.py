@@ -20,7 +20,7 @@ from analysis.curve_table import CurveTable, save
 from benchmarks.replay import bench
 from benchmarks.replay.arms.percentile import weighted_percentile
 from benchmarks.replay.gridded import Gridded, Shuffled
-from benchmarks.replay.measures import judge, over, share
+from benchmarks.replay.measures import holding, judge, over, rms, share
 from benchmarks.replay.peer import NOT_INSTALLED, Peer
 from benchmarks.replay.searcher import LEVEL, Floats, Front, Impossible, Job, Result, Setting, Verdict
 from benchmarks.replay.searchers import PEERS, SEARCHERS, plain
@@ -125,6 +125,14 @@ def test_the_winners_curse_among_equals(federations: int, each: int) -> None:
         found.append(last(episode, plain.Random(setting(episode, repetition), each=each), federations))
         assert found[-1].regret == 0, "they are equal"
     near([judged.curse for judged in found], 0.1 * largest / math.sqrt(each))
+
+
+def test_how_wide_an_interval_must_be_is_read_from_the_errors() -> None:
+    """Twenty errors of 1 to 20: ±17 and ±19 hold 17 and 19 of them. Their mean square is 21 · 41 / 6."""
+    errors = [(-1) ** n * n for n in range(1, 21)]
+    assert holding([*errors, math.nan], (0.85, 0.95)) == [34.0, 38.0]
+    assert holding([math.nan], (0.85,)) is None
+    assert over(errors, rms).value == pytest.approx(math.sqrt(21 * 41 / 6))
 
 
 @pytest.mark.parametrize("of", [1, 4])

@@ -24,6 +24,7 @@ def one(regrets: list[float], *, n: int = 100, claim: float | None = None) -> di
     budgets = [
         {"budget": 0, "regret": around(regret), "searching": around(regret / 2)}
         | {"curse": around(0.02), "covered": around(0.9), "claim": around(claim)}
+        | {"error": around(0.03), "width": around(0.2), "holding": [0.12, 0.144]}
         for regret in regrets
     ]
     return {"n": n, "budgets": budgets}
@@ -131,3 +132,15 @@ def test_the_page_of_a_release_begins_with_the_number_and_is_short() -> None:
     assert text.splitlines()[2].startswith(
         "After 5, 12 and 40 federations the winner of `fedtune search --no-confirm` has "
     )
+
+
+def test_what_a_search_says_of_its_winner_is_shown_in_points() -> None:
+    """Also where an older record lacks some of it."""
+    whole, older = one([0.3, 0.2, 0.1]), one([0.3, 0.2, 0.1])
+    del older["budgets"][-1]["holding"]
+    found = results({page.REPORTING[0]: {"fedtune-1": whole}, page.REPORTING[1]: {"fedtune-1": older}})
+    rows = [line.split(" | ") for line in page.markdown(found).splitlines() if "--no-confirm` | 100" in line]
+    assert [row[4:9] for row in rows] == [
+        ["2.0 (1.0 to 3.0)", "3.0", "90 (89 to 91) %", "20.0", "12 to 14"],
+        ["2.0 (1.0 to 3.0)", "3.0", "90 (89 to 91) %", "20.0", "–"],
+    ]
