@@ -23,7 +23,6 @@ from benchmarks.replay.searcher import LEVEL
 from benchmarks.replay.simulator import Snapshot
 from benchmarks.replay.table import Episode
 
-
 #: How often an interval of 90 % is to hold what it is about.
 HELD = (0.85, 0.95)
 
