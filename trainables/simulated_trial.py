@@ -1,5 +1,5 @@
-"""One trial: a configuration simulated over its seeds, a round per step, alone in its process or beside others. Whoever
-hosts its process drives it.
+"""One trial: a configuration simulated over its seeds, a round per step, alone in its process or in a bundle of trials
+that go round by round together. Whoever hosts its process drives it.
 
 The trial's folder is the truth (`trainables.worker.trial_folder`): a trial that starts in a folder with a
 checkpoint goes on from there. Its rows are written by `trainables.worker.rounds_jsonl`.
@@ -21,86 +21,75 @@ import itertools
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from search_spaces.errors import EnvironmentFault, UserError
 from trainables import own_code
 from trainables.simulation.replicates import Replicates, step_together
-from trainables.worker import environment, home, memory, process
+from trainables.worker import environment, home, process
 from trainables.worker.job import Ending, Job
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.worker.trial_folder import TrialFolder
 from trainables.worker.trial_values import TrialValues
 
 
-class HostedTrials:
-    """What a process hosts: a trial after the other or, where a job has others `beside` it, bundles of trials that go
-    round by round together.
-
-    A trial of a bundle that ends leaves it, and the others go on. `step` returns the first trial's result, of which
-    `done` says whether all have ended; `beside` are the others' places (1, 2, …) and results. Of a trial that has ended
-    before there is no more result. The arguments are those of `SimulatedTrial`."""
-
-    def __init__(self, ask: Callable[..., Any], node: str = "") -> None:
-        self._given = ask, node
-        self._trials: list[SimulatedTrial] = []
-        self._going: dict[int, SimulatedTrial] = {}
-        memory.keep_memory()
-        process.spare_imports()
-
-    def begin(self, job: Job, on_gpu: bool) -> None:
-        """As `SimulatedTrial.begin`, with the jobs beside this one."""
-        self.release()
-        jobs = (job, *job.beside)
-        self._trials += [SimulatedTrial(*self._given) for _ in jobs[len(self._trials) :]]
-        self._going = dict(enumerate(self._trials[: len(jobs)]))
-        for trial, own in zip(self._going.values(), jobs, strict=True):
-            trial.begin(own, on_gpu=on_gpu)
-
-    def step(self) -> dict[str, Any]:
-        """A round of every trial that goes on."""
-        together = self._together() if len(self._going) > 1 else {}
-        found = {place: together.get(place) or trial.step() for place, trial in self._going.items()}
-        self._going = {place: trial for place, trial in self._going.items() if not found[place]["done"]}
-        if self._going and len(self._going) < len(found):  # a trial that ended has let go of the process's log
-            next(iter(self._going.values())).tell_crashes()
-        result = found.pop(0, {}) | {"done": not self._going}
-        return result | {"beside": list(found.items())} if found else result
-
-    def _together(self) -> dict[int, dict[str, Any]]:
-        """By place the results of those trials whose next round is run together; none where there are not two."""
-        federations = {place: trial.federations for place, trial in self._going.items()}
-        bundled = {place: own for place, own in federations.items() if own is not None}
-        if len(bundled) < 2:
-            return {}
-        started, printed = time.monotonic(), io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            rows = dict(zip(bundled, step_together(list(bundled.values())), strict=True))
-        seconds = (time.monotonic() - started) / len(bundled)
-        return {place: self._going[place].take(rows[place], seconds, printed.getvalue()) for place in bundled}
-
-    def release(self) -> None:
-        """Lets go of all trials."""
-        for trial in self._trials:
-            trial.release()
-
-
 class SimulatedTrial:
-    """The trials that a process simulates, one after another.
+    """A trial that goes on where its folder says, to be stepped until a result says `done`.
 
-    Trials that are begun with `begin` and whose `step` is called until its result says `done`. A result holds `number`,
-    `round`, `values` (of the job's metrics, or None in a round without evaluation), a `note` where there is something
-    to tell and, with `done`, also `ending`.
+    A result holds `number`, `round`, `values` (of the job's metrics, or None in a round without evaluation), a `note`
+    where there is something to tell and, with `done`, also `ending`."""
 
-    ask: calls a method of an actor: by its name, the method's name, and what it is given. Raises what that raises, and
-    `OSError` where the actor cannot be reached. node: Ray's name for this machine, empty where no Ray runs."""
-
-    def __init__(self, ask: Callable[..., Any], node: str = "") -> None:
-        self._ask, self._node = ask, node
+    def __init__(self, job: Job, on_gpu: bool, ask: Callable[..., Any], node: str = "") -> None:
+        """on_gpu: whether this process was given a GPU or a part of one. ask: calls a method of an actor: by its name,
+        the method's name, and what it is given. Raises what that raises, and `OSError` where the actor cannot be
+        reached. node: Ray's name for this machine, empty where no Ray runs."""
+        self._job, self._on_gpu, self._ask, self._node = job, on_gpu, ask, node
         self._simulation: Any = None
         self._folder: TrialFolder | None = None
+        self._reason: str | None = None
+        self._error: str | None = None
+        self._out_of_memory = False
+        self._note: str | None = None
+        self._completed = 0
+        self._values = TrialValues(job.metrics, job.signs)
+        self._seconds = 0.0
+        with self._guarded():
+            job.environment.check_folder()
+            job.environment.check_versions()
+            self._folder = self._opened(job)
+            process.tell_crashes(self._folder.log)
+            process.set_threads(job.threads)
+            own_code.given(job.code)
+            simulate = functools.partial(
+                job.simulate or Replicates,
+                job.method,
+                job.values,
+                job.seeds,
+                device=self._device(),
+                data_dir=job.data_dir,
+            )
+            self._simulation = simulate()
+            job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
+            try:
+                rows = self._folder.resume(self._simulation, job.seeds, ended=job.ended)
+            except Damaged as why:
+                self._note = f"Trial {job.number} starts again from round 0, as {why}."
+                self._folder.start_over(why)
+                self._simulation = simulate()
+                rows = self._folder.resume(self._simulation, job.seeds)
+            if self._note is None and self._folder.note is not None:
+                self._note = f"Trial {job.number} goes on; {self._folder.note}."
+            if job.keep_models:
+                self._simulation.keep_models()
+            if job.keep_images:
+                self._folder.save_images(None, self._simulation.keep_images())
+            if job.values.get("eval_test") == "end":  # the test set is measured only where the trial may end
+                self._simulation.may_end(job.rule.may_stop)
+                rows = self._simulation.planned(rows)
+                self._folder.rewrite(rows)
+            self._take_up(rows)
 
     def release(self) -> None:
         """Lets go of the trial's folder and of memory that a neighbour may need."""
@@ -150,56 +139,6 @@ class SimulatedTrial:
         if result["done"]:
             self.release()
         return result
-
-    # -- the trial's life ------------------------------------------------------------------------------------------
-
-    def begin(self, job: Job, on_gpu: bool) -> None:
-        """Begins a trial, or takes it up from its folder. on_gpu: whether this process was given a GPU or a part of
-        one."""
-        self.release()
-        self._job, self._on_gpu = job, on_gpu
-        self._reason: str | None = None
-        self._error: str | None = None
-        self._out_of_memory = False
-        self._note: str | None = None
-        self._completed = 0
-        self._values = TrialValues(job.metrics, job.signs)
-        self._seconds = 0.0
-        with self._guarded():
-            job.environment.check_folder()
-            job.environment.check_versions()
-            self._folder = self._opened(job)
-            process.tell_crashes(self._folder.log)
-            process.set_threads(job.threads)
-            own_code.given(job.code)
-            simulate = functools.partial(
-                job.simulate or Replicates,
-                job.method,
-                job.values,
-                job.seeds,
-                device=self._device(),
-                data_dir=job.data_dir,
-            )
-            self._simulation = simulate()
-            job.environment.check_data(job.values.get("dataset"), self._simulation.partition())
-            try:
-                rows = self._folder.resume(self._simulation, job.seeds, ended=job.ended)
-            except Damaged as why:
-                self._note = f"Trial {job.number} starts again from round 0, as {why}."
-                self._folder.start_over(why)
-                self._simulation = simulate()
-                rows = self._folder.resume(self._simulation, job.seeds)
-            if self._note is None and self._folder.note is not None:
-                self._note = f"Trial {job.number} goes on; {self._folder.note}."
-            if job.keep_models:
-                self._simulation.keep_models()
-            if job.keep_images:
-                self._folder.save_images(None, self._simulation.keep_images())
-            if job.values.get("eval_test") == "end":  # the test set is measured only where the trial may end
-                self._simulation.may_end(job.rule.may_stop)
-                rows = self._simulation.planned(rows)
-                self._folder.rewrite(rows)
-            self._take_up(rows)
 
     def _opened(self, job: Job) -> TrialFolder:
         """The trial's folder, or where this machine does not see it one here that is sent home."""
@@ -315,3 +254,15 @@ class SimulatedTrial:
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 self._folder.log.flush()
+
+
+def bundled_round(trials: Mapping[int, SimulatedTrial]) -> dict[int, dict[str, Any]]:
+    """By place the results of those trials whose next round is run together; none where there are not two."""
+    federations = {place: own for place, trial in trials.items() if (own := trial.federations) is not None}
+    if len(federations) < 2:
+        return {}
+    started, printed = time.monotonic(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        rows = dict(zip(federations, step_together(list(federations.values())), strict=True))
+    seconds = (time.monotonic() - started) / len(federations)
+    return {place: trials[place].take(rows[place], seconds, printed.getvalue()) for place in federations}

@@ -1,5 +1,5 @@
-"""One trial as Ray Tune sees it: a round per step. What simulates it is `trainables.simulated_trial`, without Ray;
-this file alone knows both. It imports PyTorch only where it simulates."""
+"""The trials of a process as Ray Tune sees them: a round per step. What simulates one is `trainables.simulated_trial`,
+without Ray; this file alone knows both. It imports PyTorch only where it simulates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from search_spaces.parameter import convert_all
 from trainables.worker.environment import FORK
 
 if TYPE_CHECKING:
-    from trainables.simulated_trial import HostedTrials
+    from trainables.simulated_trial import SimulatedTrial
     from trainables.worker.job import Job
 
 
@@ -126,27 +126,31 @@ def ask(actor: str, what: str, *given: Any) -> Any:
 
 
 class Trial(tune.Trainable):
-    """`config["job"]` is a `Job`. Its results are those of the `HostedTrials` of this process."""
+    """Simulates `config["job"]`, a `Job`, and the jobs `beside` it as one bundle: they go round by round together, and
+    one that has ended leaves the others.
 
-    _hosted: HostedTrials | None = None
+    A result is the first trial's (`SimulatedTrial`), but `done` says whether all have ended; `beside` are the others'
+    places (1, 2, …) and results. Of a trial that has ended before there is no more result."""
+
+    #: The trials that have not ended, by their places.
+    _going: Mapping[int, SimulatedTrial] = {}
+    #: Ray's name for this machine, once the process has begun a job.
+    _node: str | None = None
     #: What is told with the next result.
     _note: str | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._drop_folder()  # now, as Tune may end the process before it has loaded what simulates
-        job: Job = new_config["job"]
-        if self._hosted is None:
-            from trainables.simulated_trial import HostedTrials
+        from trainables.simulated_trial import SimulatedTrial
 
-            if job.environment.forks and FORK not in os.environ:
-                self._note = (
-                    "The process from which Ray's processes fork has ended. Ray starts new ones instead, which take "
-                    "longer to begin."
-                )
-            # (Where no Ray runs, to ask for a machine's name would start one.)
-            self._hosted = HostedTrials(ask, ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+        job: Job = new_config["job"]
+        if self._node is None:
+            self._node = self._settled(job.environment.forks)
+        self.cleanup()
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
-        self._hosted.begin(job, job.gpu_share > 0 and bool(ray.get_gpu_ids()))
+        on_gpu = job.gpu_share > 0 and bool(ray.get_gpu_ids())
+        jobs = enumerate((job, *job.beside))
+        self._going = {place: SimulatedTrial(own, on_gpu, ask, self._node) for place, own in jobs}
         return True
 
     #: The first trial of a process begins as the later ones do.
@@ -158,17 +162,40 @@ class Trial(tune.Trainable):
             if not os.path.samefile(os.getcwd(), self.logdir):
                 os.rmdir(self.logdir)
 
+    def _settled(self, forks: bool) -> str:
+        """Makes a process ready for all its jobs, once what simulates is loaded, and returns Ray's name for the
+        machine. forks: whether Ray's processes were to be forks."""
+        from trainables.worker import memory, process
+
+        memory.keep_memory()
+        process.spare_imports()
+        if forks and FORK not in os.environ:
+            self._note = (
+                "The process from which Ray's processes fork has ended. Ray starts new ones instead, which take "
+                "longer to begin."
+            )
+        # (Where no Ray runs, to ask for a machine's name would start one.)
+        return ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+
     def cleanup(self) -> None:
-        if self._hosted is not None:
-            self._hosted.release()
+        for trial in self._going.values():
+            trial.release()
 
     def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Nothing: Tune would send the trial's whole request back with every result, and keep it."""
         return {}
 
     def step(self) -> dict[str, Any]:
-        assert self._hosted is not None
-        result = self._hosted.step()
+        from trainables.simulated_trial import bundled_round
+
+        together = bundled_round(self._going)
+        found = {place: together.get(place) or trial.step() for place, trial in self._going.items()}
+        self._going = {place: trial for place, trial in self._going.items() if not found[place]["done"]}
+        if self._going and len(self._going) < len(found):  # a trial that ended has let go of the process's log
+            next(iter(self._going.values())).tell_crashes()
+        result = found.pop(0, {}) | {"done": not self._going}
+        if found:
+            result["beside"] = list(found.items())
         if self._note is not None:
             result["note"], self._note = " ".join(filter(None, (self._note, result.get("note")))), None
         return result

@@ -9,8 +9,8 @@ import pytest
 
 from fedtune.decisions.early_stopping import Never
 from tests.contracts.test_methods import values_for
-from trainables.simulated_trial import HostedTrials
 from trainables.simulation import executors
+from trainables.tune import Trial
 from trainables.worker.job import Job
 from trainables.worker.rounds_jsonl import read_rows
 
@@ -54,10 +54,9 @@ def test_a_bundle_goes_round_by_round_and_whoever_stops_leaves_it(
     monkeypatch.setattr(
         executors, "_train_group", lambda tasks, drawn: programs.append(len(tasks)) or train_group(tasks, drawn)
     )
-    hosted = HostedTrials(lambda *asked: None)
     rules: list[Any] = [After(1), None, None, None]
     jobs = [job(tmp_path, toy, n, rule, clients=4 if n != 2 else 4000) for n, rule in enumerate(rules)]
-    hosted.begin(bundle(jobs), on_gpu=False)
+    hosted = Trial({"job": bundle(jobs)})
     results = [hosted.step() for _ in range(3)]
     assert programs == [12, 8, 8]
     assert [result["done"] for result in results] == [False, False, True]
@@ -73,17 +72,15 @@ def test_a_bundle_goes_round_by_round_and_whoever_stops_leaves_it(
     for number, rounds in ((0, [1]), (1, [1, 2, 3]), (3, [1, 2, 3])):
         assert [row["round"] for row in read_rows(tmp_path / str(number) / "rounds.jsonl")] == rounds
     # The process is good for a trial by itself.
-    hosted.begin(job(tmp_path, toy, 5), on_gpu=False)
+    hosted.reset_config({"job": job(tmp_path, toy, 5)})
     alone = [hosted.step() for _ in range(3)]
     assert [one["done"] for one in alone] == [False, False, True] and all("beside" not in one for one in alone)
 
 
 def test_a_trial_of_a_bundle_goes_on_by_itself_from_its_folder(tmp_path: Path, toy: Path) -> None:
-    hosted = HostedTrials(lambda *asked: None)
-    hosted.begin(bundle([job(tmp_path, toy, number) for number in range(2)]), on_gpu=False)
+    hosted = Trial({"job": bundle([job(tmp_path, toy, number) for number in range(2)])})
     hosted.step()
-    hosted.release()
-    other = HostedTrials(lambda *asked: None)
-    other.begin(job(tmp_path, toy, 1), on_gpu=False)
+    hosted.cleanup()
+    other = Trial({"job": job(tmp_path, toy, 1)})
     assert [(result["round"], result["done"]) for result in (other.step(), other.step())] == [(2, False), (3, True)]
     assert [row["round"] for row in read_rows(tmp_path / "1" / "rounds.jsonl")] == [1, 2, 3]

@@ -20,7 +20,7 @@ from fedtune.decisions.early_stopping import Halving, Later, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
-from trainables.simulated_trial import HostedTrials
+from trainables.simulated_trial import SimulatedTrial
 from trainables.tune import Trial
 from trainables.worker import environment, trial_folder
 from trainables.worker.environment import COMPUTE, Environment, Token
@@ -33,7 +33,7 @@ def job(folder: Path, rule: Any = None, seeds: tuple[int, ...] = (0, 1), **value
     return Job(0, str(folder), "fedavg", given, seeds, ("val_global_accuracy",), (1,), rule or Never(), simulate=Fake)
 
 
-def run(trial: Trial | HostedTrials, limit: int = 100) -> tuple[Ending, list[Any]]:
+def run(trial: Trial | SimulatedTrial, limit: int = 100) -> tuple[Ending, list[Any]]:
     values = []
     for _ in range(limit):
         result = trial.step()
@@ -248,8 +248,7 @@ def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
         return true(self)
 
     monkeypatch.setattr(Fake, "step", hungry)
-    first = HostedTrials(lambda *asked: None, "this machine")
-    first.begin(job(tmp_path / "t"), on_gpu=False)
+    first = SimulatedTrial(job(tmp_path / "t"), False, lambda *asked: None, "this machine")
     ending, _ = run(first)
     assert (ending.stop_reason, ending.out_of_memory, ending.round) == ("interrupted", True, 2)
     assert (ending.node, whole.node) == ("this machine", "")

@@ -24,7 +24,7 @@ from tests.fedtune.conftest import frozen, space, start
 from tests.fedtune.execution.test_placement import hungry, read, without_share
 from tests.fedtune.fake import Fake
 from tests.fedtune.played import asked
-from trainables.simulated_trial import HostedTrials
+from trainables.tune import Trial
 from trainables.worker.job import Job
 
 Conduct = Callable[..., Result]
@@ -54,22 +54,21 @@ def play(
     servers = mock.Mock(**{"lost.return_value": False})
     end = SessionEnd(folder, None, Interrupts(), lost)
     session = TuneSession(queue, watch, made.placement, end, servers, simulate)
-    processes: dict[str, tuple[HostedTrials, int]] = {}
+    processes: dict[str, tuple[Trial, int]] = {}
     bundles: list[list[int]] = []
     while True:
         while isinstance(found := session.suggest(name := str(len(bundles))), dict):
             job: Job = found["job"]
             assert job.cpus == 0.5 or not job.beside, "a larger share is a single trial's"
             bundles.append([job.number, *(other.number for other in job.beside)])
-            processes[name] = HostedTrials(mock.Mock()), 0
-            processes[name][0].begin(job, on_gpu=False)
+            processes[name] = Trial({"job": job}), 0
         assert len(processes) <= 2 and len(session._running()) <= 4
         if not processes:
             assert session.end.failure is None and queue.finished
             return bundles
         for name, (process, rounds) in list(processes.items()):
             if int(name) < dies and rounds == 1:
-                process.release()
+                process.cleanup()
                 del processes[name]
                 session.on_trial_complete(name, None, error=True)
                 continue

@@ -31,10 +31,9 @@ from trainables.worker.rounds_jsonl import read_rows
 #: Simulates the job in the file that it is given.
 SIMULATES = """
 import pickle, sys
-from trainables.simulated_trial import HostedTrials
-trial = HostedTrials(lambda *asked: None)
+from trainables.simulated_trial import SimulatedTrial
 with open(sys.argv[1], "rb") as file:
-    trial.begin(pickle.load(file), False)
+    trial = SimulatedTrial(pickle.load(file), False, lambda *asked: None)
 while not (result := trial.step())["done"]:
     pass
 print(result["ending"].stop_reason, result["ending"].round)
