@@ -83,8 +83,11 @@ def read(path: Path | str, what: str = "file") -> Document:
 def parse(text: str, name: str) -> Document:
     """The YAML mapping in `text`; `name` is what messages call it. Raises the same `UserError`s as `read`."""
     try:
-        _refuse_aliases(text, name)
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        tree = yaml.compose(text, Loader=PlainLoader)
+    except Alias as error:
+        raise UserError(
+            f"{name}, line {error.line}: YAML aliases (`*{error.anchor}`) are not supported. Write the value out."
+        ) from None
     except yaml.MarkedYAMLError as error:
         raise UserError(_malformed(error, name)) from None
     except (yaml.YAMLError, RecursionError) as error:
@@ -102,14 +105,22 @@ def parse(text: str, name: str) -> Document:
     return Document(name, root)
 
 
-def _refuse_aliases(text: str, name: str) -> None:
+class Alias(yaml.YAMLError):
     """With anchors a few lines could stand for billions of values, or contain themselves."""
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise UserError(
-                f"{name}, line {line}: YAML aliases (`*{event.anchor}`) are not supported. Write the value out."
-            )
+
+    def __init__(self, anchor: str, line: int) -> None:
+        super().__init__(f"there is an alias (`*{anchor}`) in line {line}")
+        self.anchor, self.line = anchor, line
+
+
+class PlainLoader(yaml.SafeLoader):
+    """Raises `Alias` at the first one."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise Alias(event.anchor, event.start_mark.line + 1)
+        return super().compose_node(parent, index)
 
 
 def _malformed(error: yaml.MarkedYAMLError, name: str) -> str:

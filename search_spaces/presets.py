@@ -69,13 +69,19 @@ def names(method: str) -> list[str]:
 def document(method: str, name: str) -> Document:
     """What its file says of the preset `name` of `method`, as in a file of its own. Raises `KeyError` where there is no
     such preset."""
-    whole = read(files()[method][name], "space")
+    whole = _read(files()[method][name])
     shared = {key: node for key, node in whole.root.items.items() if key != "spaces"}
     own = whole.root.items["spaces"].items[f"{method}/{name}"]
     items = {"method": replace(own, value=method, items={})} | shared
     for key, node in own.items.items():
         items[key] = _together(items[key], node, _LEVELS.get(key, 1)) if key in shared else node
     return replace(whole, root=_mapping(own, items))
+
+
+@cache
+def _read(path: Path) -> Document:
+    """A file of presets. Plans of many trials ask for the same ones, and reading one takes 50 ms."""
+    return read(path, "space")
 
 
 def _together(shared: Node, own: Node, levels: int) -> Node:

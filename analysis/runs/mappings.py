@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from search_spaces.documents import PlainLoader
 from search_spaces.errors import UserError, sentence
 from search_spaces.files import read_text
 
@@ -16,13 +17,10 @@ from search_spaces.files import read_text
 DEEPEST = 50
 
 
-class _Plain(yaml.SafeLoader):
-    """YAML without aliases, with which a few lines can stand for billions of values, and not deeply nested."""
+class _Shallow(PlainLoader):
+    """YAML without aliases and not deeply nested."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.YAMLError(f"an alias in line {mark.line + 1}, which no file of a run has")
         self.depth = getattr(self, "depth", 0) + 1
         if self.depth > DEEPEST:
             raise yaml.YAMLError(f"it is nested more than {DEEPEST} deep")
@@ -43,7 +41,7 @@ def read_json(path: Path, missing: dict[str, Any] | None = None) -> dict[str, An
 
 def _parsed(text: str) -> object:
     try:
-        return yaml.load(text, Loader=_Plain)
+        return yaml.load(text, Loader=_Shallow)
     except (AttributeError, KeyError, TypeError, OverflowError) as error:  # a tag such as !!timestamp on other text
         raise yaml.YAMLError(f"a value is not of the kind that its tag says ({error})") from error
 
