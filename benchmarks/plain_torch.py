@@ -5,6 +5,7 @@ benchmark compares them).
     channels last             contiguous tensors everywhere
     pooling, then ReLU        ReLU on the whole map, then pooling
     fused SGD and Adam        the default ones
+    a scaler before BatchNorm maps times that number, then normalised
     frozen teachers           gradients of their weights are gathered, as where nobody froze them
     `trainables.kernels`      PyTorch's own operations, which are the kernels' references
     teachers side by side     one after the other, and for one step at a time
@@ -61,7 +62,10 @@ def _without_kernels() -> None:
     for name in ("normalised", "normalised_by"):
         setattr(normalisation, f"{name}_and_pooled", _then_pooled(getattr(normalisation, name), pooling.max_pool))
     from trainables.building_blocks import generator_aggregation, teachers
+    from trainables.models.layers import BatchNorm
 
+    normalise = BatchNorm.forward
+    BatchNorm.forward = lambda self, x, pool=False, scaler=1.0: normalise(self, x * scaler if scaler != 1 else x, pool)  # type: ignore[method-assign]
     teachers.WIDEST = 0.0
     generator_aggregation.AT_ONCE = 1
     generator_aggregation.beside = generator_aggregation.one_by_one

@@ -56,7 +56,9 @@ class Upsampling(nn.ConvTranspose2d):
     bfloat16, to rounding (without gradients to the same bits from up to 256 values, where it was compared). With
     gradients in float32 the convolution stays, as its backward sums in another order. 512 → 256 channels from 4×4 is a
     product in bfloat16, in a third of the time, and without gradients in float32 a convolution of eight images side by
-    side, in four fifths of the time and to rounding; with fewer channels it would lose."""
+    side, in four fifths of the time and to rounding; with fewer channels it would lose. The last layer, to the few
+    channels of an image, is without gradients in float32 a product whose terms are summed up where they overlap, in a
+    third to three fifths of the time and nearer to the exact sum."""
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         """`(B, C, h, w)` to `(B, O, H, W)`."""
@@ -65,6 +67,8 @@ class Upsampling(nn.ConvTranspose2d):
         low, plain = torch.is_autocast_enabled("cpu"), not torch.is_grad_enabled()
         if x.shape[2:] == (1, 1) and self.padding == (0, 0) and (low or plain):
             return (x.flatten(1) @ self._rows()).view(-1, *self.kernel_size, self.out_channels).permute(0, 3, 1, 2)
+        if plain and not low and self.weight[0].numel() <= self.in_channels:
+            return self._folded(x)
         made = 4 * x[:, :1].numel() * self.out_channels
         if (self.kernel_size, self.stride, self.padding) == ((4, 4), (2, 2), (1, 1)) and self.weight.numel() > made:
             if low:
@@ -76,6 +80,15 @@ class Upsampling(nn.ConvTranspose2d):
     def _rows(self) -> Tensor:
         """The weights `(C, O, a, b)` as `(C, a·b·O)`: a view, as they lie with channels last."""
         return self.weight.permute(0, 2, 3, 1).flatten(1)
+
+    def _folded(self, x: Tensor) -> Tensor:
+        """Every pixel's share of the output pixels that it reaches, summed up where they meet."""
+        shares = torch.matmul(self.weight.flatten(1).t(), x.flatten(2))
+        kernel, stride, padding = self.kernel_size, self.stride, self.padding
+        assert not isinstance(padding, str)
+        height, width = ((x.shape[2 + i] - 1) * stride[i] - 2 * padding[i] + kernel[i] for i in range(2))
+        made = F.fold(shares, (height, width), kernel, padding=padding, stride=stride)
+        return made.contiguous(memory_format=torch.channels_last)
 
     def _side_by_side(self, x: Tensor) -> Tensor:
         """Eight images in a row with a column of zeros after each, as rows of few pixels leave a core's vectors half

@@ -230,15 +230,13 @@ def normalisation_layers(module: nn.Module) -> list[str]:
 def watching(module: Model, watcher: Watcher) -> Iterator[None]:
     """Within, every forward pass tells `watcher` each layer's statistics; they carry the pass's gradient.
 
-    The scaler multiplies what enters a layer, as a rule while a client trains; it is divided out, so that a client's
-    statistics and those of its model in evaluation are in one unit. Variances are of the population (divided by the
-    count)."""
+    They are those before the scaler, so that a client's statistics and those of its model in evaluation are in one
+    unit. Variances are of the population (divided by the count)."""
 
     def look(name: str, part: nn.Module, inputs: tuple[Any, ...]) -> None:
-        factor = module.scale
         (x,) = inputs
         var, mean = torch.var_mean(x.float(), dim=(0, 2, 3), correction=0)
-        watcher(name, mean / factor, var / factor**2)
+        watcher(name, mean, var)
 
     hooks = [
         module.get_submodule(name).register_forward_pre_hook(bind(look, name)) for name in normalisation_layers(module)

@@ -42,7 +42,7 @@ class CNN(Model):
     def features(self, x: Tensor) -> Tensor:
         """`(B, p)`, p the channels of the last layer."""
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = F.relu(norm(self.scaled(conv(x)), pool=True), inplace=True)
+            x = F.relu(norm(conv(x), pool=True, scaler=self.scale), inplace=True)
         return x.mean(dim=(2, 3))
 
 

@@ -35,6 +35,9 @@ class BatchNorm(nn.BatchNorm2d):
         running_mean ← 0.9 running_mean + 0.1 mean(batch)
         running_var  ← 0.9 running_var  + 0.1 var(batch), divided by the count less one
 
+    With a scaler c it normalises c·x by the statistics of c·x, which is x by its own with eps/c² for eps: to the same
+    bits where c is a power of two, and nothing is multiplied. (Running statistics are those of c·x.)
+
     A batch with a single value per channel has zero variance, hence the output is the bias; PyTorch refuses it. Where
     running statistics are kept it is normalised by them and does not change them. Batches are not counted
     (`num_batches_tracked`): with a fixed momentum nothing reads the count."""
@@ -52,15 +55,17 @@ class BatchNorm(nn.BatchNorm2d):
             self.running_mean.zero_()
             self.running_var.fill_(1)
 
-    def forward(self, x: Tensor, pool: bool = False) -> Tensor:
-        """`(B, C, H, W)` to the same shape, or with `pool` to that of `max_pool`."""
+    def forward(self, x: Tensor, pool: bool = False, scaler: float = 1.0) -> Tensor:
+        """Normalises `scaler` times x: `(B, C, H, W)` to the same shape, or with `pool` to that of `max_pool`."""
         mean, var = self.running_mean, self.running_var
         single = x.shape[0] * x.shape[2] * x.shape[3] == 1
         if mean is None or var is None:
             if single:
                 return x * 0 + self.bias.view(1, -1, 1, 1)
             compute = normalised_and_pooled if pool else normalised
-            return compute(x, self.weight, self.bias, self.eps)
+            return compute(x, self.weight, self.bias, self.eps / scaler**2)
+        if scaler != 1.0:
+            x = x * scaler
         if self.training and not single:
             followed = normalised_and_followed(x, mean, var, self.weight, self.bias, self.eps, MOMENTUM)
             return max_pool(followed) if pool else followed

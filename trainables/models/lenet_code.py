@@ -47,8 +47,8 @@ class LeNetCode(Model):
 
     def features(self, x: Tensor) -> Tensor:
         """`(B, p)`, channel-major."""
-        x = F.relu(self.norm1(self.scaled(self.conv1(x)), pool=True))
-        return F.relu(self.norm2(self.scaled(self.conv2(x)), pool=True)).flatten(1)
+        x = F.relu(self.norm1(self.conv1(x), pool=True, scaler=self.scale))
+        return F.relu(self.norm2(self.conv2(x), pool=True, scaler=self.scale)).flatten(1)
 
 
 def _map_side(side: int, stride: int) -> int:

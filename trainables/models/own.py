@@ -224,9 +224,9 @@ def _head(whole: nn.Module, name: str) -> tuple[str, nn.Module]:
 class _VectorNorm(BatchNorm):
     """The federation's batch normalisation of vectors `(B, C)` or sequences `(B, C, L)`."""
 
-    def forward(self, x: Tensor, pool: bool = False) -> Tensor:
+    def forward(self, x: Tensor, pool: bool = False, scaler: float = 1.0) -> Tensor:
         flat = x[:, :, None, None] if x.dim() == 2 else x[:, :, :, None]
-        return super().forward(flat, pool).view_as(x)
+        return super().forward(flat, pool, scaler).view_as(x)
 
 
 def _with_our_normalisation(made: nn.Module, name: str) -> nn.Module:

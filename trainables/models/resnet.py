@@ -16,7 +16,6 @@ middle of each block is a group of its own, `stage{s}.{block}`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch.nn.functional as F
@@ -37,10 +36,10 @@ class _Block(nn.Module):
         self.conv2 = Convolution(middle, out, 3, padding=1, bias=False)
         self.shortcut = nn.Conv2d(into, out, 1, stride, bias=False) if reshape else None
 
-    def forward(self, x: Tensor, scaled: Callable[[Tensor], Tensor]) -> Tensor:
-        active = F.relu(self.norm1(scaled(x)))
+    def forward(self, x: Tensor, scaler: float) -> Tensor:
+        active = F.relu(self.norm1(x, scaler=scaler))
         shortcut: Tensor = x if self.shortcut is None else self.shortcut(active)
-        inner = F.relu(self.norm2(scaled(self.conv1(active))))
+        inner = F.relu(self.norm2(self.conv1(active), scaler=scaler))
         residual: Tensor = self.conv2(inner)
         return shortcut + residual
 
@@ -86,8 +85,8 @@ class ResNet(Model):
         """`(B, p)`, p the channels of the last stage."""
         x = self.stem(x)
         for block in self.blocks:
-            x = block(x, self.scaled)
-        return F.relu(self.norm(self.scaled(x))).mean(dim=(2, 3))
+            x = block(x, self.scale)
+        return F.relu(self.norm(x, scaler=self.scale)).mean(dim=(2, 3))
 
 
 MODELS = {

@@ -13,35 +13,41 @@ from trainables.kernels.upsampling import Enlarging, Upsampling, plain, plain_en
 
 pytestmark = pytest.mark.numeric
 
-#: (in, out, batch), the map's sides, (kernel, stride, padding), and what is computed where weights outnumber values.
+#: (in, out, batch), the map's sides, (kernel, stride, padding), and what is computed without gradients in float32, and
+#: under bfloat16.
 PRODUCTS = [
-    ((6, 5, 3), (1, 1), (4, 1, 0), "_rows"),
-    ((6, 5, 3), (1, 1), ((7, 6), 1, 0), "_rows"),
-    ((24, 5, 2), (2, 3), (4, 2, 1), "_overlapped"),
-    ((80, 3, 1), (4, 4), (4, 2, 1), "_overlapped"),
-    ((512, 3, 8), (4, 4), (4, 2, 1), "_overlapped"),
-    ((512, 3, 56), (4, 5), (4, 2, 1), "_overlapped"),
-    ((512, 2, 120), (4, 4), (4, 2, 1), "_overlapped"),  # 4 · 512 channels outnumber 120 · 16 pixels
-    ((6, 5, 3), (4, 4), (4, 2, 1), None),
-    ((40, 3, 3), (4, 4), (3, 1, 1), None),
+    ((6, 5, 3), (1, 1), (4, 1, 0), "_rows", "_rows"),
+    ((6, 5, 3), (1, 1), ((7, 6), 1, 0), "_rows", "_rows"),
+    ((24, 5, 2), (2, 3), (4, 2, 1), None, "_overlapped"),
+    ((80, 6, 1), (4, 4), (4, 2, 1), None, "_overlapped"),
+    ((512, 33, 8), (4, 4), (4, 2, 1), "_side_by_side", "_overlapped"),
+    ((512, 33, 56), (4, 5), (4, 2, 1), "_side_by_side", "_overlapped"),
+    ((512, 33, 120), (4, 4), (4, 2, 1), "_side_by_side", "_overlapped"),  # 4 · 512 channels outnumber 120 · 16 pixels
+    ((6, 5, 3), (4, 4), (4, 2, 1), None, None),
+    ((26, 3, 3), (4, 4), (3, 1, 1), None, None),
+    ((27, 3, 3), (4, 5), (3, 1, 1), "_folded", None),
+    ((9, 1, 3), (4, 4), (3, 1, 1), "_folded", None),
+    ((48, 3, 12), (4, 5), (4, 2, 1), "_folded", None),
+    ((40, 3, 2), (3, 4), ((3, 4), 1, 1), "_folded", None),
 ]
 UPSAMPLINGS = [case[:3] for case in PRODUCTS]
 
 
-@pytest.mark.parametrize(("sizes", "side", "kernel", "product"), PRODUCTS)
+@pytest.mark.parametrize(("sizes", "side", "kernel", "plainly", "low"), PRODUCTS)
 def test_upsampling_by_other_means_is_the_transposed_convolution(
     sizes: tuple[int, int, int],
     side: tuple[int, int],
     kernel: tuple,
-    product: str | None,
+    plainly: str | None,
+    low: str | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whole numbers, so that bfloat16, which products take in, and sums are exact in whatever order: the bits of
-    float64. 512 channels go side by side without gradients."""
+    float64."""
     channels, out, batch = sizes
     layer = Upsampling(channels, out, *kernel, bias=False).to(memory_format=torch.channels_last)
     taken: list[str] = []
-    for name in ("_rows", "_overlapped", "_side_by_side"):
+    for name in ("_rows", "_overlapped", "_side_by_side", "_folded"):
         original = getattr(layer, name)
         monkeypatch.setattr(layer, name, lambda *a, name=name, original=original: taken.append(name) or original(*a))
     with torch.no_grad():
@@ -52,12 +58,14 @@ def test_upsampling_by_other_means_is_the_transposed_convolution(
     assert torch.equal(expected.bfloat16().double(), exact)
     assert torch.equal(layer(x), expected) and not taken
     with torch.no_grad():
-        assert torch.equal(layer(x), expected)
-    assert taken == (["_rows"] if product == "_rows" else ["_side_by_side"] if channels == 512 else [])
+        without = layer(x)
+    assert torch.equal(without, expected)
+    assert plainly != "_folded" or without.is_contiguous(memory_format=torch.channels_last)
+    assert taken == ([plainly] if plainly else [])
     taken.clear()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         made = layer(x)
-        assert taken[:1] == ([product] if product else [])
+        assert taken[:1] == ([low] if low else [])
         stacked = torch.func.vmap(layer)(torch.stack([x, 2 * x]))
     assert made.dtype == torch.bfloat16
     assert made.is_contiguous(memory_format=torch.channels_last)

@@ -49,12 +49,15 @@ def test_a_model_without_normalisation_is_refused_while_its_statistics_are_wante
 
 @pytest.mark.parametrize("width", [1.0, 0.5])
 def test_they_are_of_the_population_and_without_the_scaler(width: float, toy: Path) -> None:
-    """Mean and variance over the batch and all positions, in the unit of a model in evaluation."""
+    """Mean and variance over the batch and all positions of what a convolution gives, in the unit of a model in
+    evaluation."""
     fed = Simulation("heterofl", values_for("heterofl", toy), 3, CPU).fed
     module = fed.network(width, scaler=True).train()
     entering: list[Tensor] = []
     hooks = [
-        module.get_submodule(name).register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))
+        module.get_submodule(name.replace("norms", "convs")).register_forward_hook(
+            lambda _, __, out: entering.append(out)
+        )
         for name in normalisation_layers(module)
     ]
     found: dict[str, tuple[Tensor, Tensor]] = {}
@@ -64,7 +67,7 @@ def test_they_are_of_the_population_and_without_the_scaler(width: float, toy: Pa
         hook.remove()
     assert list(found) == normalisation_layers(module) and len(entering) == len(found) > 0
     for (mean, var), x in zip(found.values(), entering, strict=True):
-        values = x.detach().double().numpy() * width  # the scaler multiplies by 1 / width
+        values = x.detach().double().numpy()
         expected = [values[:, c].flatten() for c in range(values.shape[1])]
         np.testing.assert_allclose(mean.detach(), [v.sum() / v.size for v in expected], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(

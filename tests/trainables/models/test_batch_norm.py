@@ -57,6 +57,29 @@ def test_training_and_evaluation_are_those_of_pytorchs_layer(
     assert torch.equal(ours.running_mean, before)
 
 
+@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize("scaler", [2.0, 16.0, 3.0])
+def test_a_scaler_is_what_multiplying_the_maps_would_be(scaler: float, pool: bool) -> None:
+    """Value and gradients, with maps so small that eps counts: of powers of two to the bit. It must not be lost where
+    running statistics are kept."""
+    layer, slopes = BatchNorm(5), maps(6, 5, *((4, 4) if pool else (8, 8)), seed=1)
+    small = 1e-3 * maps(6, 5, 8, 8).to(memory_format=torch.channels_last)
+
+    def results(dtype: torch.dtype, inside: float, outside: float) -> list[Tensor]:
+        x, own = small.to(dtype).requires_grad_(), layer.to(dtype)
+        y = own(x * outside, pool=pool, scaler=inside)
+        return [y.detach(), *torch.autograd.grad(y, (x, *own.parameters()), slopes.to(dtype))]
+
+    ours, plain = results(torch.float32, scaler, 1.0), results(torch.float32, 1.0, scaler)
+    assert_as_exact(ours, plain, results(torch.float64, 1.0, scaler))
+    assert scaler == 3 or all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
+    assert not torch.allclose(ours[0], results(torch.float32, 1.0, 1.0)[0], rtol=0.1)
+    kept, _ = pair(5)
+    first = kept(small, scaler=scaler)
+    kept.reset_running_stats()
+    assert torch.equal(first, kept(small * scaler))
+
+
 def test_training_gives_the_bits_of_a_layer_without_statistics() -> None:
     ours, _ = pair(5)
     plain = BatchNorm(5)

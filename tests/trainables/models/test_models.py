@@ -214,7 +214,6 @@ def test_cnn_layer_by_layer_with_relu_before_pooling() -> None:
 def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str) -> None:
     shape = SHAPES[name]
     plain, scaled = models.build(name, shape, 10, 0.25), models.build(name, shape, 10, 0.25, scaler=True)
-    seen: dict[str, float] = {}
     x = torch.randn(4, *shape)
     if name == "lenet5":
         with torch.no_grad():
@@ -239,25 +238,17 @@ def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str
                 scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1), atol=1e-12, rtol=1e-9
             )
     else:
-        for part, model in (("plain", plain), ("scaled", scaled)):
-            norm = next(m for m in model.modules() if isinstance(m, BatchNorm | nn.GroupNorm))
-            norm.register_forward_hook(
-                lambda _, inputs, __, part=part: seen.__setitem__(part, inputs[0].abs().mean().item())
-            )
-        plain(x), scaled(x)
-        assert seen["scaled"] == pytest.approx(4 * seen["plain"], rel=1e-9)
+        hooks = [
+            conv.register_forward_hook(lambda _, __, out: 4 * out)
+            for conv in plain.modules()
+            if isinstance(conv, nn.Conv2d)
+        ]
+        expected = plain(x)
+        for hook in hooks:
+            hook.remove()
+        torch.testing.assert_close(scaled(x), expected, atol=1e-9, rtol=1e-9)
+        assert (scaled(x) - plain(x)).abs().max() > 1e-6
     assert torch.equal(scaled.eval()(x), plain.eval()(x))
-
-
-@pytest.mark.usefixtures("float64")
-def test_resnet_scaler_before_norms_equals_scaled_convolutions() -> None:
-    model = models.build("resnet18", (3, 8, 8), 10, 1 / 16, scaler=True)
-    reference = models.build("resnet18", (3, 8, 8), 10, 1 / 16)
-    for conv in reference.modules():
-        if isinstance(conv, nn.Conv2d):
-            conv.register_forward_hook(lambda _, __, out: 16 * out)
-    x = torch.randn(4, 3, 8, 8)
-    torch.testing.assert_close(model(x), reference(x), atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.usefixtures("float64")
