@@ -67,16 +67,16 @@ def merged(
     sampler is to see them (see the module's text)."""
     from optuna.trial import create_trial
 
-    size = len(crossed.conditions)
-    whole = len(known) // size
-    columns = [known[place : whole * size : size] for place in range(size)]
+    blocks: dict[int, list[FrozenTrial]] = {}
+    for trial in known:
+        blocks.setdefault(crossed.first(trial.number), []).append(trial)
+    whole = [block for block in blocks.values() if len(block) == crossed.size]
     several = len(experiment.metric) > 1
     places = [
-        [_places([_standing(trial, sign, i) for trial in column]) for column in columns]
+        [_places([_standing(trial, sign, i) for trial in column]) for column in zip(*whole, strict=True)]
         for i, sign in enumerate(experiment.signs)
     ]
-    for i in range(whole):
-        block = known[i * size : (i + 1) * size]
+    for i, block in enumerate(whole):
         if several and any(trial.state.name == "PRUNED" for trial in block):
             continue
         first = without(block[0], varied)
