@@ -28,7 +28,8 @@ CONFIRMED = {"fedtune-1-confirmed-40": "fedtune search"}
 CONFIRMED_NULL = {"fedtune-1-confirmed-36": "fedtune search"}
 #: How the names of other packages' searchers begin.
 OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-", "neps-", "ax")
-#: Others that the page shows.
+#: Of each other package the page shows so many searchers; all are in the record. Others that it shows.
+OF_EACH = 2
 BESIDE = ("random-1", "oracle-fedtune")
 #: The budgets, in federations, that the page shows; the repetitions that the best peer must have.
 SHOWN, EQUALLY = (5, 12, 40), 100
@@ -50,8 +51,8 @@ NUMBER = """## The number
 **Regret** is how far the winner's mean test metric, over seeds that the search never saw, lies below that of the best configuration
 there is. Here it is in per cent of a blind choice's: the median over repetitions, the mean over {tables}, and half the
 width of its 90 % interval. A budget counts federations' rounds over all trials. No default was chosen by these tables, with two exceptions: that
-`ei` draws its candidates uniformly, and that the first trials wait for one another. One search is **told** from another where their
-intervals do not meet. A peer is the same searcher on every table.
+`ei` draws its candidates uniformly, and that the first trials wait for one another; they were looked at, too, when second chances at a
+rung were refused and when the priors behind the intervals were chosen. One search is **told** from another where their intervals do not meet. A peer is the same searcher on every table; of each package the best two are shown.
 """
 
 TELLS = """## What a search says of its winner
@@ -187,7 +188,7 @@ def _told(one: tuple[float, float] | None, other: tuple[float, float] | None) ->
 
 
 def _follows(found: Mapping[str, Any]) -> str:
-    """What follows from the figures, in three sentences."""
+    """What follows from the figures, in a few sentences."""
     tables = _reporting(found)
     rival = peer(found, tables)
     ours = next(iter(OURS))
@@ -214,6 +215,13 @@ def _follows(found: Mapping[str, Any]) -> str:
     else:
         parts = [f"told to be {word} after {_and(at)}" for word, at in (("better", lower), ("worse", higher)) if at]
         said.append(f"Ours is {' and '.join(parts)}.")
+    for confirmed, command in CONFIRMED.items():
+        if entries := _measured(found, confirmed, tables):
+            value = regret(found, confirmed, -1, tables)
+            said.append(
+                f"`{command}`, which confirms with the last fifth of {found['budgets'][-1]} federations, has "
+                f"{_cell(value)} ({_range([entry['n'] for entry in entries])} repetitions)."
+            )
     if claims := [share["value"] for row in _claims(found) for share in row[3:] if share["value"] is not None]:
         high = max(claims)
         said.append(
@@ -238,7 +246,7 @@ def _number(found: Mapping[str, Any]) -> Iterator[str]:
     wanted = [name for name in _searchers(found) if name.startswith(OTHERS) or name in (*OURS, *BESIDE)]
     means = {name: mean for name in wanted if (mean := overall(found, name, tables)) is not None}
     rows = []
-    for name in sorted(means, key=means.__getitem__):
+    for name in _shown(means):
         entries = _measured(found, name, tables)
         cells = [_cell(regret(found, name, place, tables)) for place in _places(found)]
         rows.append(
@@ -249,6 +257,16 @@ def _number(found: Mapping[str, Any]) -> Iterator[str]:
         yield table(["searcher", *budgets, "mean", "repetitions", "revision"], rows)
         if below := [name for name in means if name.startswith(OTHERS) and means[name] < means.get("fedtune-1", 0)]:
             yield f"A lower mean than `fedtune-1` {'has' if len(below) == 1 else 'have'} {_names(below)}.\n"
+
+
+def _shown(means: Mapping[str, float]) -> list[str]:
+    """The searchers in the order of their means, of each other package the best `OF_EACH`."""
+    shown: list[str] = []
+    for name in sorted(means, key=means.__getitem__):
+        package = next((other for other in OTHERS if name.startswith(other)), None)
+        if package is None or sum(one.startswith(package) for one in shown) < OF_EACH:
+            shown.append(name)
+    return shown
 
 
 def _range(counts: Sequence[int]) -> str:
@@ -435,4 +453,4 @@ def terminal(found: Mapping[str, Any]) -> str:
             cells.append("  ".join(f"{value[0]:.1f}" for value in values if value is not None) or "–")
         rows.append([searcher, *cells])
     title = f"Regret in per cent of a blind choice's, after {_and(budgets)} federations" if budgets else "Regret"
-    return f"{title}\n{table(['searcher', *found['tables']], rows)}" if rows else ""
+    return f"{_follows(found)}\n\n{title}\n{table(['searcher', *found['tables']], rows)}" if rows else ""

@@ -134,6 +134,21 @@ def test_the_page_of_a_release_begins_with_the_number_and_is_short() -> None:
     )
 
 
+def test_of_each_package_the_best_two_are_shown_and_all_are_ranked_on_a_screen() -> None:
+    found = two([0.2] * 3, optuna_a=[0.3] * 3, optuna_b=[0.25] * 3, optuna_c=[0.1] * 3, smac_a=[0.4] * 3)
+    shown = [line.split("`")[1] for line in page.markdown(found).splitlines() if "| abc1234 |" in line]
+    assert shown == ["optuna-c", "fedtune-1", "optuna-b", "smac-a"]
+    lines = page.terminal(found).splitlines()
+    assert lines[0].startswith("After 5, 12 and 40 federations the winner of `fedtune search --no-confirm` has 40.0, ")
+    assert sum(line.startswith("| optuna-") for line in lines) == 3
+
+
+def test_what_is_confirmed_by_default_stands_beside_the_number() -> None:
+    found = two([0.2] * 3, optuna_a=[0.3] * 3, fedtune_1_confirmed_40=[0.4, 0.3, 0.15])
+    said = "`fedtune search`, which confirms with the last fifth of 40 federations, has 30.0 ± 1.4 (100 repetitions)."
+    assert said in page.markdown(found)
+
+
 def test_what_a_search_says_of_its_winner_is_shown_in_points() -> None:
     """Also where an older record lacks some of it."""
     whole, older = one([0.3, 0.2, 0.1]), one([0.3, 0.2, 0.1])
