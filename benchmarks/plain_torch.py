@@ -62,11 +62,13 @@ def _without_kernels() -> None:
     for name in ("normalised", "normalised_by"):
         setattr(normalisation, f"{name}_and_pooled", _then_pooled(getattr(normalisation, name), pooling.max_pool))
     from trainables.building_blocks import generator_aggregation, teachers
+    from trainables.models import abreast
     from trainables.models.layers import BatchNorm
 
     normalise = BatchNorm.forward
     BatchNorm.forward = lambda self, x, pool=False, scaler=1.0: normalise(self, x * scaler if scaler != 1 else x, pool)  # type: ignore[method-assign]
     teachers.WIDEST = 0.0
+    abreast.LARGEST = 0
     generator_aggregation.AT_ONCE = 1
     generator_aggregation.beside = generator_aggregation.one_by_one
 

@@ -1,4 +1,5 @@
-"""The round's local models as frozen teachers of server-side distillation, narrow ones of equal width as one model."""
+"""The round's local models as frozen teachers of server-side distillation, narrow ones of equal width as one model, and
+those of small images abreast."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from trainables.federation import Federation
 from trainables.models import Model
+from trainables.models.abreast import Abreast
+from trainables.models.abreast import fit as fit_abreast
 from trainables.models.side_by_side import fit, lay, wide
 from trainables.params import put, unpack
 from trainables.wire import Upload
@@ -46,7 +49,16 @@ class Teachers:
             put(module, unpack("model", upload.payload))
             module.eval().requires_grad_(False)
             self.modules.append(module)
-        self._asked = [(module, [place]) for place, module in enumerate(self.modules)] if apart else self._groups(fed)
+        self._asked: list[tuple[Model | Abreast, list[int]]]
+        if apart:
+            self._asked = [(module, [place]) for place, module in enumerate(self.modules)]
+            return
+        groups = self._groups(fed)
+        asked = [module for module, _ in groups]
+        if fed.precision != "bf16" and fit_abreast(asked):
+            self._asked = [(Abreast(asked), [place for _, places in groups for place in places])]
+        else:
+            self._asked = [*groups]
 
     def _groups(self, fed: Federation) -> list[tuple[Model, list[int]]]:
         """The modules that are asked, each with the places of the teachers that it holds."""

@@ -10,6 +10,7 @@ import torch
 from tests.contracts.test_methods import CPU, values_for
 from trainables import models
 from trainables.building_blocks.teachers import Teachers
+from trainables.models import abreast
 from trainables.params import pack, take
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
@@ -18,12 +19,19 @@ WIDTHS = (1 / 16, 1 / 2, 1 / 16, 1 / 8, 1 / 16, 1 / 8, 1 / 16, 1 / 16)
 
 
 @pytest.mark.parametrize(
-    ("apart", "asked"),
-    [(False, [[0, 2, 4, 6], [7], [1], [3, 5]]), (True, [[place] for place in range(8)])],
+    ("apart", "largest", "asked"),
+    [
+        (False, 1 << 13, [[0, 2, 4, 6, 7, 1, 3, 5]]),
+        (False, 0, [[0, 2, 4, 6], [7], [1], [3, 5]]),
+        (True, 1 << 13, [[place] for place in range(8)]),
+    ],
 )
-def test_each_answers_in_the_order_of_the_uploads(apart: bool, asked: list[list[int]], toy: Path) -> None:
+def test_each_answers_in_the_order_of_the_uploads(
+    apart: bool, largest: int, asked: list[list[int]], toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clients of three widths, none beside its like: each has its own weights and its own τ, in a second round too,
     whose modules are those of the first."""
+    monkeypatch.setattr(abreast, "LARGEST", largest)
     fed = Simulation("dfrd", values_for("dfrd", toy), 3, CPU).fed
     generator = torch.Generator().manual_seed(0)
     made = [models.build("cnn_small", fed.shape, fed.classes, width).eval() for width in WIDTHS]
