@@ -19,7 +19,8 @@ def _size(path: Path) -> int:
 
 
 class Fake:
-    """Misbehaves as values["trouble"] says."""
+    """Misbehaves as values["trouble"] says. `behaviour` holds such values where the run is to go on later: the record
+    would refuse them, as they are no parameters."""
 
     def __init__(
         self,
@@ -29,10 +30,12 @@ class Fake:
         *,
         device: str = "cpu",
         data_dir: str | None = None,
+        **behaviour: Any,
     ) -> None:
-        self.values, self.seeds, self.rounds, self.round = dict(values), tuple(seeds), int(values["rounds"]), 0
+        self.values, self.seeds = {**values, **behaviour}, tuple(seeds)
+        self.rounds, self.round = int(values["rounds"]), 0
         self.state = 0.0
-        if values.get("trouble") == "setup":
+        if self.values.get("trouble") == "setup":
             raise UserError("alpha and lambda must not be so.")
 
     def step(self) -> list[dict[str, Any]]:
@@ -118,8 +121,8 @@ class Gone(Fake):
 
     def __init__(self, method: str, values: Mapping[str, Any], seeds: Sequence[int], **rest: Any) -> None:
         super().__init__(method, values, seeds, **rest)
-        if not Path(values["data"]).exists():
-            raise EnvironmentFault(f"{values['data']} is gone.")
+        if not Path(self.values["data"]).exists():
+            raise EnvironmentFault(f"{self.values['data']} is gone.")
 
     def step(self) -> list[dict[str, Any]]:
         rows = super().step()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,21 +99,21 @@ def test_an_extension_that_ends_too_early_is_resumed(
     conduct: Conduct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a trial was put back, and in the midst of their further rounds."""
-    values = {"flag": str(tmp_path / "full")}
-    asked(tmp_path / "long", **ALL_ROUNDS, rounds=4, values=values)
-    conduct("short", **ALL_ROUNDS, rounds=2, values=values, concurrency=1)
+    full = partial(Full, flag=str(tmp_path / "full"))
+    asked(tmp_path / "long", **ALL_ROUNDS, rounds=4)
+    conduct("short", **ALL_ROUNDS, rounds=2, concurrency=1)
     with monkeypatch.context() as patched:
         patched.setattr(queue, "opened", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-        begun = extend(tmp_path / "short", rounds=2, quiet=True, simulate=Full)
+        begun = extend(tmp_path / "short", rounds=2, quiet=True, simulate=full)
     assert begun.interrupted and not begun.finished and begun.counts == {"COMPLETE": 6}
     assert status(tmp_path / "short")["state"] == "resumable"
     (tmp_path / "full").touch()
     with pytest.raises(UserError, match="No space left"):
-        resume(tmp_path / "short", quiet=True, simulate=Full)
+        resume(tmp_path / "short", quiet=True, simulate=full)
     waiting = status(tmp_path / "short")
     assert waiting["state"] == "resumable" and {one["round"] for one in waiting["running"]} == {2}
     (tmp_path / "full").unlink()
-    assert resume(tmp_path / "short", quiet=True, simulate=Full).counts == {"COMPLETE": 6}
+    assert resume(tmp_path / "short", quiet=True, simulate=full).counts == {"COMPLETE": 6}
     assert extended(tmp_path / "short") == frozen(tmp_path / "long")
 
 
@@ -242,7 +243,7 @@ def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduc
     rest = {"trials": 1, "scheduler": "none", "sampler": "random", "rounds": 5}
     asked(tmp_path / "calm", **rest)
     with pytest.raises(EndedFromOutside, match="died 3 times, after the rounds 1, 2 and 3, so it was ended from out"):
-        conduct("run", **rest, values={"trouble": "die later", "flag": str(tmp_path / "flag")})
+        conduct("run", **rest, simulate=partial(Fake, trouble="die later", flag=str(tmp_path / "flag")))
     [trial] = load_run(tmp_path / "run").frozen
     assert trial.state.name == "RUNNING" and trial.user_attrs["stop_reason"] == "interrupted"
     assert "error" not in trial.user_attrs
@@ -252,7 +253,8 @@ def test_a_process_that_is_ended_from_outside_is_no_failed_trial(conduct: Conduc
 
 def test_out_of_time_leaves_trials_to_be_resumed(conduct: Conduct, tmp_path: Path) -> None:
     asked(tmp_path / "calm", trials=4, rounds=20, scheduler="none")
-    result = conduct("run", trials=4, rounds=20, scheduler="none", time=4.0, concurrency=2, values={"sleep": 0.2})
+    rest = {"trials": 4, "rounds": 20, "scheduler": "none", "time": 4.0, "concurrency": 2}
+    result = conduct("run", **rest, simulate=partial(Fake, sleep=0.2))
     assert result.out_of_time and not result.finished and result.counts["RUNNING"] > 0
     resumed = resume(tmp_path / "run", time=600, quiet=True, simulate=Fake)
     assert resumed.finished and resumed.counts == {"COMPLETE": 4}
@@ -350,7 +352,7 @@ def test_data_that_are_gone_end_the_search_and_score_no_trial(conduct: Conduct, 
     data = tmp_path / "data"
     data.touch()
     with pytest.raises(UserError) as told:
-        conduct("run", simulate=Gone, values={"data": str(data)}, **rest)
+        conduct("run", simulate=partial(Gone, data=str(data)), **rest)
     folder = tmp_path / "run"
     assert told.value.problems == (
         f"{data} is gone. The search stopped and keeps what was written; no trial was scored by this. Then go on with "
@@ -370,7 +372,7 @@ def test_a_damaged_trial_starts_again_with_a_note(
     flag = tmp_path / "flag"
     flag.touch()
     with pytest.raises(UserError, match="No space left on device"):
-        conduct("run", simulate=Full, values={"flag": str(flag)}, **rest)
+        conduct("run", simulate=partial(Full, flag=str(flag)), **rest)
     folder = tmp_path / "run"
     (folder / run_folder.trial_folder(0) / run_folder.CHECKPOINT).write_text("[2, ")
     flag.unlink()
