@@ -8,7 +8,7 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,12 @@ class LeaveTune(BaseException):
 
 
 class InOrder(FIFOScheduler):
-    """Trials start in their order, as without a scheduler; of all that Tune calls, only a scheduler hears of a death
-    before the searcher does, and can take back what was asked for."""
+    """Trials start in their order, as without a scheduler. Of all that Tune calls, only a scheduler hears of a death
+    before the searcher does, and can take back what was asked for: it leaves what Ray has `said` of a process that
+    died with the searcher, and has it name those of the trials that have yet to start which it is to `take_back`."""
 
-    def __init__(self, said: dict[str, str], take_back: Callable[[Sequence[str]], Collection[str]]) -> None:
-        """said: where to write what Ray says of a process that died, by the trial's name there. take_back: is told the
-        names of the trials that have yet to start, and says which of them are not asked for any more."""
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._said, self._take_back = said, take_back
         #: Trials that have yet to start, in their order. (Tune's own scheduler goes through all that ever were.)
         self._waiting: dict[str, Any] = {}
 
@@ -46,7 +44,7 @@ class InOrder(FIFOScheduler):
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         self._waiting = {name: trial for name, trial in self._waiting.items() if trial.status == Trial.PENDING}
-        for name in self._take_back(tuple(self._waiting)):
+        for name in tune_controller.search_alg.searcher.take_back(tuple(self._waiting)):
             trial = self._waiting.pop(name)
             if trial in tune_controller._staged_trials:  # else Tune would keep a process ready for it
                 tune_controller._unstage_trial_with_resources(trial)
@@ -58,7 +56,7 @@ class InOrder(FIFOScheduler):
             said = Path(trial.error_file).read_text(errors="replace")
         except (OSError, TypeError):  # (None where Tune has written no such file)
             said = ""
-        self._said[trial.trial_id] = said
+        tune_controller.search_alg.searcher.said[trial.trial_id] = said
 
     def __reduce__(self) -> Any:
         return FIFOScheduler, ()

@@ -78,7 +78,7 @@ class TuneSession(UnsavedSearcher):
         self._shares = Shares(placement, cards=cluster.cards)
         #: How trials go on whose processes died, and what Ray said of each that did, by its name there.
         self._retries = Retries(self._shares)
-        self._said: dict[str, str] = {}
+        self.said: dict[str, str] = {}
         self._codes: dict[tuple[str, Any], tuple[Code, ...]] = {}
         self._environment = begun_with(first.folder)
         #: On a cluster the actor that writes for machines which do not see the run directory.
@@ -101,7 +101,7 @@ class TuneSession(UnsavedSearcher):
                 tune.with_resources(Trial, resources),
                 tune_config=tune.TuneConfig(
                     search_alg=self,
-                    scheduler=InOrder(self._said, self.take_back),
+                    scheduler=InOrder(),
                     num_samples=-1,
                     reuse_actors=True,
                     trial_dirname_creator=folder_name,
@@ -258,7 +258,7 @@ class TuneSession(UnsavedSearcher):
             return  # no process outlives its server: its trials stay to be resumed
         from trainables.worker.job import Ending
 
-        results, said = dict(_of_each(result or {})), self._said.pop(trial_id, "")
+        results, said = dict(_of_each(result or {})), self.said.pop(trial_id, "")
         for place, number in tuple(self._live[trial_id].items()):
             one = results.get(place, {})
             self.watch.say_once(one.get("note"))
