@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from fedtune.record.experiment import Experiment
-    from search_spaces.space import Space
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,6 @@ class Crossed:
     conditions: tuple[Mapping[str, Value], ...]
     #: Trials of one proposal: as many as conditions, or 1 for a grid.
     size: int
-
-    @classmethod
-    def of(cls, experiment: Experiment, space: Space) -> Crossed:
-        conditions = tuple(space.conditions())
-        return cls(conditions, 1 if experiment.sampler == "grid" else len(conditions))
 
     @property
     def several(self) -> bool:

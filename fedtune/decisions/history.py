@@ -79,7 +79,8 @@ class Part:
     @cached_property
     def crossed(self) -> Crossed:
         """The conditions of the experiment under which every configuration is run."""
-        return Crossed.of(self.experiment, self.space)
+        conditions = tuple(self.space.conditions())
+        return Crossed(conditions, 1 if self.experiment.sampler == "grid" else len(conditions))
 
     @cached_property
     def sampler(self) -> Propose | None:

@@ -498,7 +498,7 @@ def _final_run(request: RunRequest, settings: Settings | None, after: int, probl
                     "--paper and --space belong to a method's own run; an exported configuration is complete. Leave "
                     "them out."
                 )
-            values |= overrides(request, method, problems)
+            values |= overrides(request, registry.declared(method), problems)
             metrics = source["metric"] if isinstance(source.get("metric"), Mapping) else ()
             own_metrics.declare(own_metrics.references(str(values.get("own_metrics", own_metrics.NONE))))
     except UserError as error:

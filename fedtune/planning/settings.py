@@ -66,13 +66,6 @@ def configuration(request: SearchRequest | RunRequest, problems: list[str]) -> d
     return {**settings.defaults, **settings.values}
 
 
-def overrides(request: RunRequest, method: str, problems: list[str]) -> dict[str, Value]:
-    """--dataset, --rounds and --set of a request, to be laid over an exported configuration of `method`."""
-    from trainables import registry
-
-    return _assigned(request, registry.declared(method), problems)
-
-
 def settled(
     request: SearchRequest | RunRequest, problems: list[str], assigned: Mapping[str, Value] | None = None
 ) -> Settings:
@@ -83,7 +76,7 @@ def settled(
     try:
         declared = registry.declared(request.method)
         if assigned is None:
-            assigned = _assigned(request, declared, problems)
+            assigned = overrides(request, declared, problems)
         space = presets.load(request.method, request.space, declared)
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
@@ -250,7 +243,7 @@ def _shown(space: Space, file: str) -> Iterable[str]:
         yield unknown("published table", space.published, papers.names(), file)
 
 
-def _assigned(
+def overrides(
     request: SearchRequest | RunRequest, declared: Mapping[str, Parameter], problems: list[str]
 ) -> dict[str, Value]:
     """--dataset with what is said of it, --rounds and --set, converted."""

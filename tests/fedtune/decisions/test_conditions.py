@@ -13,6 +13,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
 from fedtune.decisions.conditions import Crossed, _places, _standing, merged
+from fedtune.decisions.history import Part
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
@@ -117,8 +118,8 @@ def shown(tmp_path: Path, known: list[Any], numbers: Sequence[int] = (), **chang
         one.number = number
     made = experiment(tmp_path, **changes)
     two = dataclasses.replace(OMEGA, grid=(10.0, 0.1))
-    crossed = Crossed.of(made, dataclasses.replace(space(), vary={"omega": two}))
-    return list(merged(known, crossed, made, {"omega"}))
+    part = Part(tmp_path, made, dataclasses.replace(space(), vary={"omega": two}))
+    return list(merged(known, part.crossed, made, {"omega"}))
 
 
 def test_a_sampler_sees_the_mean_place_of_a_configuration(tmp_path: Path) -> None:
