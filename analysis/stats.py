@@ -85,11 +85,11 @@ class Paired:
         return seeds_needed(self.difference, self.std)
 
 
-def paired(a: Mapping[int, float], b: Mapping[int, float], level: float = 0.95) -> Paired:
+def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Paired:
     """Paired t test and Wilcoxon signed-rank test of `b` against `a` (both: value by seed) over their common seeds."""
     keys = sorted(k for k in a.keys() & b.keys() if math.isfinite(a[k]) and math.isfinite(b[k]))
     differences = np.asarray([b[k] - a[k] for k in keys], dtype=float)
-    summary = summarise(differences.tolist(), level)
+    summary = summarise(differences.tolist())
     if summary.n < 2:
         return Paired(summary.n, summary.mean, math.nan, math.nan, math.nan, math.nan)
     if np.ptp(differences) <= _rounding([*(a[k] for k in keys), *(b[k] for k in keys)]):

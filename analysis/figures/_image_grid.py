@@ -94,6 +94,6 @@ def without_axes(figure: go.Figure) -> go.Figure:
     return figure
 
 
-def height_of(one: ImageGrid, width: float, least: int = 90, most: int = 620) -> int:
+def height_of(one: ImageGrid, width: float, most: int = 620) -> int:
     """How high a panel of that width in pixels is to be."""
-    return int(min(most, max(least, width * one.height / one.width)))
+    return int(min(most, max(90, width * one.height / one.width)))

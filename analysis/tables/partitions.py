@@ -23,6 +23,8 @@ from analysis.runs import Run
 KEY = "partition_seed"
 #: Values of each share in (0, 1) that are weighed against each other.
 STEPS = 40
+#: How likely a share lies in the interval that is told of it.
+LEVEL = 0.9
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,10 @@ class PartitionShare:
     #: Standard deviations: over seeds within a partition, and over partitions and seeds.
     within: float
     whole: float
-    #: The partition's share of the whole variance, between 0 and 1: the median, and an interval at `level`.
+    #: The partition's share of the whole variance, between 0 and 1: the median, and its interval (`LEVEL`).
     share: float
     low: float
     high: float
-    level: float
 
 
 def partition_of(config: Mapping[str, Any], seed: int) -> int:
@@ -47,7 +48,7 @@ def partition_of(config: Mapping[str, Any], seed: int) -> int:
     return seed if not isinstance(fixed, int) or fixed < 0 else fixed
 
 
-def partition_share(values: Mapping[tuple[int, int], float], level: float = 0.9) -> PartitionShare | None:
+def partition_share(values: Mapping[tuple[int, int], float]) -> PartitionShare | None:
     """The share of the variance that is the partition's, from values by (partition, seed). None where they cannot tell:
     where no two have the same partition, no two differ in partition and seed, or all are equal.
 
@@ -63,11 +64,11 @@ def partition_share(values: Mapping[tuple[int, int], float], level: float = 0.9)
         return None
     shares, weights = _weighed(places, np.array([values[place] for place in places]))
     low, median, high = np.interp(
-        [(1 - level) / 2, 0.5, (1 + level) / 2], np.concatenate([[0.0], np.cumsum(weights)]), shares
+        [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2], np.concatenate([[0.0], np.cumsum(weights)]), shares
     )
     within, whole = (math.sqrt(sum(d * d for d in each) / 2 / len(each)) for each in (inside, apart))
     partitions, seeds = (len(set(column)) for column in zip(*places, strict=True))
-    return PartitionShare(partitions, seeds, within, whole, float(median), float(low), float(high), level)
+    return PartitionShare(partitions, seeds, within, whole, float(median), float(low), float(high))
 
 
 def _weighed(places: Sequence[tuple[int, int]], y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +110,7 @@ def sentences(found: Sequence[tuple[Run, str, Mapping[int, float]]]) -> list[str
 def _told(found: PartitionShare, metric: str, method: str) -> str:
     labels = Labels()
     within, whole = (f"{labels.scale(metric) * std:.{decimals(metric)}f}" for std in (found.within, found.whole))
-    share, low, high, level = (f"{100 * part:.0f}" for part in (found.share, found.low, found.high, found.level))
+    share, low, high, level = (f"{100 * part:.0f}" for part in (found.share, found.low, found.high, LEVEL))
     return (
         f"{labels.metric(metric, unit=False)}{f' of {method}' if method else ''}, {found.partitions} partitions and "
         f"{found.seeds} seeds: the standard deviation is {within} within a partition and {whole} over partitions; "

@@ -40,9 +40,9 @@ class Table:
     notes: Sequence[str] = field(default_factory=tuple)
 
     @classmethod
-    def of_records(cls, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> Table:
+    def of_records(cls, rows: Sequence[Mapping[str, Any]]) -> Table:
         """A table for files: a column for each key of the rows, headed by it."""
-        return cls([Column(key, key) for key in dict.fromkeys(key for row in rows for key in row)], rows, notes=notes)
+        return cls([Column(key, key) for key in dict.fromkeys(key for row in rows for key in row)], rows)
 
     def cells(self) -> list[list[str]]:
         """Every row as text."""

@@ -122,17 +122,14 @@ def from_arrays(x: Images, y: NDArray[np.integer], owner: Labels | None = None) 
     return Split(iter([x]) if len(x) else iter(()), np.asarray(y, dtype=np.int64), owner)
 
 
-def stratified(
-    labels: NDArray[np.integer], share: float = 0.2, seed: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of a training and a test part: of every class with n ≥ 2 samples, max(1, round(share·n)) go to the test
-    part.
+def stratified(labels: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of a training and a test part: of every class with n ≥ 2 samples, max(1, round(n/5)) go to the test part.
 
-    Fixed for a given seed; both parts in rising order."""
-    rng = np.random.default_rng(seed)
+    The same labels are always divided alike; both parts in rising order."""
+    rng = np.random.default_rng(0)
     test: list[NDArray[np.int64]] = []
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
-        test.append(members[: max(1, round(share * len(members))) if len(members) > 1 else 0])
+        test.append(members[: max(1, round(0.2 * len(members))) if len(members) > 1 else 0])
     chosen = np.sort(np.concatenate(test))
     return np.setdiff1d(np.arange(len(labels)), chosen), chosen
