@@ -103,7 +103,7 @@ from ray import cloudpickle
 from ray.cluster_utils import Cluster
 from fedtune.api.search import carry_out, driven
 from fedtune.decisions.history import Part
-from fedtune.execution import ray_session
+from fedtune.execution import ray_session, shares
 from fedtune.options import Progress
 from fedtune.planning.plan import Plan
 from search_spaces.errors import UserError
@@ -135,7 +135,7 @@ def asked(name, trials, together, lost):
 shown = Progress(plain=True, simulate=fake.Hungry)
 result = carry_out(asked("kind", 4, 3, "T4"), shown)
 assert result.counts == {"COMPLETE": 4}, result
-ray_session.PATIENCE = 3.0
+ray_session.PATIENCE = shares.PATIENCE = 3.0
 left = asked("all", 2, 2, "H100")
 try:
     carry_out(left, shown)
