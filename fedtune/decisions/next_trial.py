@@ -11,7 +11,7 @@ from fedtune.decisions.conditions import merged, without
 from fedtune.decisions.expected_improvement import Ahead
 from fedtune.decisions.history import History, Next, Part
 from fedtune.decisions.known_points import Point
-from fedtune.decisions.optuna_samplers import EI, ask, make_sampler, seen_by_sampler
+from fedtune.decisions.optuna_samplers import ASK_WHAT_RUNS, EI, ask, make_sampler, seen_by_sampler
 from fedtune.decisions.sampling import generator
 from fedtune.record.experiment import BLIND_SAMPLERS
 from search_spaces import run_folder
@@ -106,7 +106,8 @@ def configuration(
     sampler = make_sampler(e.sampler, e.seed, number, begun[: e.taken])
     # Of thousands of trials a copy takes longer than all else; one that does not look at them is shown none.
     seen = [] if e.sampler in BLIND_SAMPLERS else shown(part, known)
-    return ask(sampler, e.metric, seen, part.space, None), {}
+    running = unknown(part, begun, known) if e.sampler in ASK_WHAT_RUNS else []
+    return ask(sampler, e.metric, seen, part.space, None, running), {}
 
 
 def _configurations(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -123,6 +124,14 @@ def shown(part: Part, known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     seen = race.over_seeds(known) if e.single else known
     shown = seen_by_sampler(seen, e.signs, completes_only=e.sampler in ("gp", "nsga2"))
     return [trial for trial in shown if trial is not None]
+
+
+def unknown(part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Of the configurations that have `begun` those of which the `known` trials tell a sampler nothing yet, each once
+    and without its conditions. A further seed is of one that is known, or of one that is here already."""
+    new = [trial for trial in others(begun, known) if not race.is_further(trial)]
+    firsts = dict.fromkeys(part.crossed.first(trial.number) for trial in new)
+    return [without(begun[first], part.space.vary.keys()) for first in firsts]
 
 
 def others(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial]) -> list[FrozenTrial]:

@@ -6,6 +6,11 @@ What a sampler is shown of a trial that did not run to its end:
     GP, NSGA-II   they read complete trials only: a stopped one counts as complete with its last value, a diverged or
                   failed one with the worst value seen. With several metrics a stopped trial is not shown, as the rounds
                   and bytes it did not spend would make it look good.
+
+TPE and GP are shown the trials that run as well (`ASK_WHAT_RUNS`), after those that have ended, so that the next one
+does not lie beside them: TPE counts these among the bad ones (constant liar, Ginsbourger, Le Riche and Carraro 2010),
+GP looks for what improves on whatever they may become (Optuna's qLogEI, its points chosen one after the other). CMA-ES
+and NSGA-II draw the trials of a generation independently of one another.
 """
 
 from __future__ import annotations
@@ -39,6 +44,9 @@ STARTUP = 6
 #: Configurations per generation of NSGA-II; Optuna's 50 would leave a search of usual length at random.
 POPULATION = 12
 
+#: Samplers that read trials which still run.
+ASK_WHAT_RUNS = ("tpe", "gp")
+
 
 def usual(metrics: int) -> str:
     """The sampler of a search that optimises so many metrics, where the user names none."""
@@ -56,7 +64,9 @@ def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial]
     digest = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=4).digest()
     own = int.from_bytes(digest, "big")
     if name == "tpe":
-        return optuna.samplers.TPESampler(seed=own, n_startup_trials=STARTUP, group=True, multivariate=True)
+        return optuna.samplers.TPESampler(
+            seed=own, n_startup_trials=STARTUP, group=True, multivariate=True, constant_liar=True
+        )
     if name == "cmaes":
         return optuna.samplers.CmaEsSampler(
             seed=own,
@@ -103,10 +113,13 @@ def ask(
     seen: Sequence[FrozenTrial],
     space: Space,
     values: Mapping[str, Value] | None,
+    running: Sequence[FrozenTrial] = (),
 ) -> FrozenTrial:
     """The trial, running. seen: the finished trials as the sampler is to see them. values: the trial's, where
-    they are known already; the sampler then notes whatever it needs to know of the trial."""
+    they are known already; the sampler then notes whatever it needs to know of the trial. running: trials without a
+    result, of which the sampler sees the parameters."""
     import optuna
+    from optuna.trial import TrialState, create_trial
 
     with quiet_optuna(), warnings.catch_warnings():
         warnings.simplefilter("ignore", category=UserWarning)
@@ -116,6 +129,9 @@ def ask(
             pruner=optuna.pruners.NopPruner(),
         )
         view.add_trials(seen)
+        for one in running:
+            params, kinds = one.params, one.distributions
+            view.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=kinds))
         if values is not None:
             view.enqueue_trial(space.params(values))
         space.suggest(view.ask())

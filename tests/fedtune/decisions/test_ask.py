@@ -38,6 +38,7 @@ def test_a_sampler_that_looks_at_nothing_is_shown_nothing(tmp_path: Path, monkey
 
     def counted(sampler: Any, metric: Any, seen: Sequence[Any], *rest: Any) -> Any:
         shown.append(len(seen))
+        assert not any(rest[2:]), "on one slot nothing runs beside a proposal"
         return ask(sampler, metric, seen, *rest)
 
     monkeypatch.setattr(next_trial, "ask", counted)

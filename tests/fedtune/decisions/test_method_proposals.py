@@ -121,7 +121,7 @@ def test_a_trial_sees_its_own_methods_trials(tmp_path: Path) -> None:
 
 def test_a_method_is_taught_by_what_its_trial_may_look_at(tmp_path: Path) -> None:
     """All parameters are shared here, so a taught trial is a copy of the best one of another method that it sees."""
-    rows = searched(tmp_path, equal=True, budget=40 * ROUNDS)
+    rows = searched(tmp_path, equal=True, budget=80 * ROUNDS)
     made = opened(tmp_path, BUDGET)
     first = made.parts[0].experiment
     taught = [row for row in rows if str(row[7].get("from", "")).startswith("the best configuration of")]

@@ -6,6 +6,7 @@ import dataclasses
 import heapq
 import itertools
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytes
     cmaes = {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}
     cmaes["source_trials"] = None
     assert made == [
-        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True}),
+        ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True, "constant_liar": True}),
         ("CmaEsSampler", cmaes),
         ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
         ("NSGAIISampler", {"population_size": 12}),
@@ -419,7 +420,7 @@ def test_by_arrival_a_trial_sees_what_has_ended(tmp_path: Path) -> None:
     assert [trial.number for _, trial in queue.history.seen(0, 3) or []] == [1]
     queue.finish(0, end(live[0], 9))
     assert [trial.number for _, trial in queue.history.seen(0, 3) or []] == [1], "what it saw stays"
-    again = Queue([Part(tmp_path / "run", made, space())])
+    again = Queue([Part(shutil.copytree(tmp_path / "run", tmp_path / "again"), made, space())])
     back = [again.propose() for _ in range(2)]
     assert [(one.number, one.resumed) for one in back if one] == [(2, True), (3, True)]
     assert [one.rule for one in back if one] == [live[2].rule, fourth.rule]  # type: ignore[union-attr]
