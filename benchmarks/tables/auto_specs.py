@@ -1,8 +1,9 @@
 """The tables on which `fedtune auto` is replayed: every method on every data set, under the same conditions.
 
-Conditions are those that `fedtune auto` gives all methods: the declared defaults, with what `CONDITIONS` says, as by
-`--set`, the share of validation data among it, which would follow the data by now. A method's own parameters are searched, or fixed, as its preset `default` says; what that preset says of the
-federation or of local training is one paper's choice and does not hold here.
+Conditions are those that `fedtune auto` gives all methods with `--set validation_fraction=0.1` (without it, the share
+of validation data follows the data): the declared defaults, with what `CONDITIONS` says, as by `--set` too. A method's
+own parameters are searched, or fixed, as its preset `default` says; what that preset says of the federation or of
+local training is one paper's choice and does not hold here.
 
 On `digits` and `rotated_digits` a round of the small network `lenet_code`, with half of ten clients, takes 0.2 to 0.3 s
 of one core, and FedAvg's, whose steps and batches are searched, 0.4 s on average. `blobs` with `mlp` takes 0.05 to
@@ -24,7 +25,7 @@ from trainables.local import LocalTraining
 FAMILY = "auto"
 #: By data set: what is set for all methods.
 CONDITIONS: dict[str, dict[str, Value]] = {
-    name: {"dataset": name, "model": model, "active_clients": 5, "validation_fraction": 0.1}
+    name: {"dataset": name, "model": model, "active_clients": 5}
     for name, model in (("digits", "lenet_code"), ("rotated_digits", "lenet_code"), ("blobs", "mlp"))
 }
 #: All of them train one global model, and a round of each costs about one of FedAvg's.
