@@ -22,10 +22,10 @@ done
 
 run fedtune search fedavg --dataset rotated_digits --set model=mlp --trials "${TRIALS:-24}" --rounds "${ROUNDS:-20}" --name "$name"
 run fedtune export "runs/$name" -o "runs/$name/best.yaml"
-run fedtune run "runs/$name/best.yaml" --seeds 5 --name "$name-final"
+run fedtune run "runs/$name/best.yaml" --seeds 10 --name "$name-final"
 # Trial 0 has the paper's values.
 run fedtune export "runs/$name" --trial 0 -o "runs/$name/paper.yaml"
-run fedtune run "runs/$name/paper.yaml" --seeds 5 --name "$name-paper"
+run fedtune run "runs/$name/paper.yaml" --seeds 10 --name "$name-paper"
 # Last, so that it says what was gained on fresh seeds.
 run fedtune report "runs/$name"
 
