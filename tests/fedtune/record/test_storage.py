@@ -190,7 +190,6 @@ def test_a_checkpoint_in_the_mirror_has_what_it_needs_of_the_clients(
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A server of S3 on loopback with a bucket named `runs`: its URI of a run, and what switches it off and on."""
-    pytest.importorskip("moto", reason="moto is not installed: pip install 'moto[s3]' flask flask-cors")
     import boto3
     from moto.server import ThreadedMotoServer
 
@@ -216,6 +215,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.stop()
 
 
+@pytest.mark.guard("a mirror in a bucket of S3")
 def test_a_bucket_that_fails_and_comes_back_is_told_of_once_and_holds_all_in_the_end(
     bucket: Any, tmp_path: Path
 ) -> None:
@@ -246,7 +246,6 @@ def test_a_bucket_that_fails_and_comes_back_is_told_of_once_and_holds_all_in_the
         check_new(nowhere, tmp_path / "other")
 
 
-@pytest.mark.guard("a mirror kept while Ray runs trials")
 class Slow(Fake):
     """Its search takes longer than the time it is given."""
 
@@ -255,6 +254,7 @@ class Slow(Fake):
         return super().step()
 
 
+@pytest.mark.guard("a mirror kept while Ray runs trials")
 def test_a_search_goes_on_from_its_mirror_on_another_machine(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
