@@ -117,7 +117,7 @@ def asking(federations: Timed, rounds: int, say: Callable[..., None], where: str
 
 def most_at_once(e: Experiment) -> int:
     """How many trials could run at the same time if there were room for all."""
-    return min(e.to_run, e.lag) if e.looks_back and e.order == FIXED else e.to_run
+    return min(e.width, e.lag) if e.looks_back and e.order == FIXED else e.width
 
 
 def limits(e: Experiment, asked: SearchRequest, here: resources.Machine) -> Bounds:

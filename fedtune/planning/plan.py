@@ -115,7 +115,7 @@ def plan(request: SearchRequest | RunRequest, settings: Settings | None = None, 
         subject = _final_run(request, settings, after, problems)
     experiment, space = subject.experiment, subject.space
     order = request.order if isinstance(request, SearchRequest) else None
-    packing = placement(request, problems, trials=experiment.trials, order=order)
+    packing = placement(request, problems, trials=experiment.width, order=order)
     earlier = []
     if isinstance(request, SearchRequest):
         keys = {*(dimension.key for _, dimension in space.dimensions()), *space.vary}
@@ -469,7 +469,7 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
         )
     if request.slots == AUTO or request.address is not None:
         return notes
-    if isinstance(request.slots, int) and e.concurrency < min(request.slots, e.to_run):
+    if isinstance(request.slots, int) and e.concurrency < min(request.slots, e.width):
         notes.append(f"{request.slots} slots: what is proposed is that. Here {e.concurrency} of them run at once.")
     crowded = resources.crowding(-(-e.concurrency // e.bundle), e.threads, resources.machine().cores)
     return [*notes, *([crowded] if crowded else [])]

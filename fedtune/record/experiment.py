@@ -105,6 +105,12 @@ class Experiment(ExperimentRecord):
         """How many of the trials this search runs itself."""
         return self.trials - self.taken
 
+    @property
+    def width(self) -> int:
+        """How many of them can run at the same time: of a race the whole federations that its budget pays for, as the
+        slots that new configurations leave free go to further seeds."""
+        return self.budget // self.rounds if self.races else self.to_run
+
     def seen(self, number: int) -> int:
         """In the fixed order trial `number` sees so many of the first trials: all results that were taken from earlier
         runs, those of this search up to `lag` trials before it, and of the `early` ones all but the last before it, one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,19 @@ def test_a_grid_goes_on_with_further_seeds_until_the_budget_is_spent(tmp_path: P
     assert sum(trial.user_attrs["rounds"] for trial in trials) == made.budget
     cells = [(trial.params["alpha"], trial.params["lambda"]) for trial in trials if not is_further(trial)]
     assert cells == [(a, b) for a in (0.0, 1.0, 2.0) for b in (0.0, 0.5)]
+
+
+def test_slots_that_a_grid_leaves_free_go_to_further_seeds_at_once(tmp_path: Path) -> None:
+    """Six cells, sixteen slots and a budget of as many federations: none waits for a result."""
+    given: dict[str, Any] = {"budget": 16 * ROUNDS, "seeds": search_seeds(2, 6), "rounds": ROUNDS, "order": "arrival"}
+    made = start(tmp_path / "run", sampler="grid", scheduler="none", **given)
+    queue = Queue([Part(tmp_path / "run", made, space())])
+    assert made.width == 16 and all(queue.propose() for _ in range(16)) and queue.propose() is None
+    seeds: dict[Any, list[int]] = defaultdict(list)
+    for trial in queue.trials():
+        seeds[configuration(trial)].append(trial.user_attrs["seed"])
+    assert sorted(map(len, seeds.values())) == [2, 2, 3, 3, 3, 3]
+    assert all(found == [*made.seeds[: len(found)]] for found in seeds.values())
 
 
 def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(

@@ -671,6 +671,19 @@ def test_how_many_trials_share_a_process_is_said_and_recorded(
         assert ("9 do not run at once on one GPU or core." in notes) == (bundle == 4)
 
 
+def test_a_race_fills_more_slots_than_it_has_trials_and_a_grid_does_not(
+    asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three seeds the budget of five trials is fifteen federations, and each is a trial of its own. A grid that is
+    no race has one trial for each cell."""
+    monkeypatch.setattr(resources, "machine", lambda: Machine(64, 0))
+    found = plan(asked(trials=5, rounds=4, seeds=3)).experiment
+    assert (found.concurrency, found.order) == (15, "arrival")
+    given = {"rounds": 4, "sampler": "grid", "trials": 5, "seeds": 3}
+    assert plan(asked(**given, race=True)).experiment.concurrency == 15
+    assert plan(asked(**given)).experiment.concurrency == 5
+
+
 def test_what_a_trial_sees_in_the_fixed_order_follows_from_the_slots(asked: Callable[..., SearchRequest]) -> None:
     given = ({"slots": 1}, {"slots": 2}, {"slots": 8, "order": "fixed"})
     found = [plan(asked(trials=12, rounds=4, **one)).experiment for one in given]
