@@ -58,6 +58,8 @@ NUMERIC    = $(BIN)/python -m pytest $(PARALLEL) -m "numeric and not slow" $(if 
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHON LOCKED
+# Each process of the tests has a core of its own: libraries that compute on one for each core would wait for one another.
+test test-slow test-ci test-nightly durations test-bench: export OMP_NUM_THREADS = 1
 
 .PHONY: demo test test-slow test-ci test-nightly nightly durations golden chromium data test-processors mutants faults cluster-test fuzz lock lint docs wheel gallery bench bench-peers bench-gpu tables bench-search bench-search-peers test-bench install clean
 
