@@ -67,6 +67,19 @@ def test_classifiers_beside_one_another_answer_as_each_by_itself() -> None:
     torch.testing.assert_close(beside([heads[0][0]])(x[:1]), heads[0][0](x[:1]))
 
 
+def test_classifiers_are_one_product_unless_they_have_a_forward_of_their_own() -> None:
+    """One that computes in bfloat16 has one. Of a product the weights are constants."""
+    heads = [nn.Linear(3, 2) for _ in range(2)]
+    x = torch.randn(2, 4, 3)
+    one = beside(heads)(x)
+    assert not one.requires_grad
+    for head in heads:
+        head.forward = lambda given, plain=head.forward: 2 * plain(given)  # type: ignore[method-assign]
+    own = beside(heads)(x)
+    assert own.requires_grad
+    torch.testing.assert_close(own, 2 * one)
+
+
 @pytest.mark.parametrize(
     ("bound", "expected"), [(1024, [24]), (16, [16, 8]), (23, [16, 8]), (8, [8] * 3), (5, [8] * 3)]
 )
