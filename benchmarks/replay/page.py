@@ -51,7 +51,7 @@ NUMBER = """## The number
 **Regret** is how far the winner's mean test metric, over seeds that the search never saw, lies below that of the best configuration
 there is. Here it is in per cent of a blind choice's: the median over repetitions, the mean over {tables}, and half the
 width of its 90 % interval. A budget counts federations' rounds over all trials. No default was chosen by these tables, with two exceptions: that
-`ei` draws its candidates uniformly, and that the first trials wait for one another; they were looked at, too, when second chances at a
+`ei` draws its candidates uniformly, and that the first trials wait for one another; these tables were looked at, too, when second chances at a
 rung were refused and when the priors behind the intervals were chosen. One search is **told** from another where their intervals do not meet. A peer is the same searcher on every table; of each package the best two are shown.
 """
 
