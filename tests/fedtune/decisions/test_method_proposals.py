@@ -155,15 +155,20 @@ class Hands:
         return self.shown
 
 
-def timed(folder: Path, whole: float, busy_from: float, stop_after: float = 1e9) -> tuple[Queue, float]:
-    """A search by the clock on two slots, in which a round takes what its method costs, three times that from a moment
-    on: the queue, and when its last trial ended. Two thirds of the budget are kept for what comes after it."""
+def by_the_clock(folder: Path, whole: float) -> tuple[Queue, Hands, ByClock]:
+    """A search on two slots whose clock shows 5 seconds. Two thirds of the budget are kept for what comes after it."""
     costs = tuple(cost for cost, _ in METHODS.values())
     clock = ByClock(begun=5.0, whole=whole, kept=2 * whole / 3, seeds=2, slots=2)
     allocation = Allocation(costs, costs, whole / 3, ROUNDS, 1, False, 1.0, clock)
     hands = Hands(5.0)
     parts = [begun(folder, name) for name in METHODS]
-    queue = Queue(parts, allocation, clock=hands)  # type: ignore[arg-type]
+    return Queue(parts, allocation, clock=hands), hands, clock  # type: ignore[arg-type]
+
+
+def timed(folder: Path, whole: float, busy_from: float, stop_after: float = 1e9) -> tuple[Queue, float]:
+    """Such a search, in which a round takes what its method costs, three times that from a moment on: the queue, and
+    when its last trial ended."""
+    queue, hands, _ = by_the_clock(folder, whole)
     hands.shown = max([5.0, *(trial.user_attrs.get("ended", 0.0) for trial in queue.trials())])
     live: list[tuple[float, Proposal]] = []
     while not queue.finished and hands.shown < stop_after:
@@ -211,6 +216,16 @@ def test_a_trial_ends_where_its_next_round_would_be_late_and_before_that_by_its_
     assert until[3600.0].stops(4, {1: (0.5,)})
     assert [until[left].may_stop(5) for left in until] == [True, True, True, False]
     assert [until[3600.0].may_stop(round_) for round_ in (3, 4)] == [False, True]
+
+
+def test_a_trial_is_told_when_the_search_is_over_but_for_the_first(tmp_path: Path) -> None:
+    """Of 900 seconds 600 are kept, and 45 may be overrun; the clock shows 5."""
+    queue, *_ = by_the_clock(tmp_path, 900.0)
+    first, second = queue.propose(), queue.propose()
+    assert first is not None and not isinstance(first.rule, Until)
+    assert second is not None and isinstance(second.rule, Until)
+    assert second.rule.moment - second.rule.began == pytest.approx(900 - 600 + 45 - 5)
+    assert 0 <= time.time() - second.rule.began < 60
 
 
 def test_what_comes_after_the_search_is_kept_by_the_price_of_the_best_ones() -> None:
