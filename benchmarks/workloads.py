@@ -96,6 +96,18 @@ class PlainRounds(Rounds):
     """The same in a process whose PyTorch has been made plain (`plain_torch.apply`)."""
 
 
+class ForgetfulRounds(Rounds):
+    """The same, but what was measured of a model is not remembered."""
+
+    def run(self) -> None:
+        from unittest import mock
+
+        from trainables.simulation import rounds
+
+        with mock.patch.object(rounds, "is_same", lambda *_: False):
+            super().run()
+
+
 class SavedRounds(Rounds):
     """Rounds with a checkpoint after each. `describe` has also, of each: its seconds (`round`), those of its checkpoint
     (`seconds`), and the MB that were `written` and then `kept`."""

@@ -4,6 +4,7 @@ ORDER = (
     "client_round",
     "server_phase",
     "methods",
+    "unchanged",
     "client_passes",
     "two_cores",
     "start",
