@@ -121,11 +121,11 @@ class CurveTable:
         return 1.0 if self.card["direction"] == "maximize" else -1.0
 
 
-def value_range(curves: Curves, *, low: float = 0.0, high: float = 1.0) -> tuple[float, float]:
-    """[low, high] where it holds all finite values, else what they span; so accuracies always have the same codes."""
+def value_range(curves: Curves) -> tuple[float, float]:
+    """[0, 1] where it holds all finite values, else what they span; so accuracies always have the same codes."""
     finite = curves[np.isfinite(curves)]
-    if finite.size == 0 or (low <= finite.min() and finite.max() <= high):
-        return low, high
+    if finite.size == 0 or (finite.min() >= 0 and finite.max() <= 1):
+        return 0.0, 1.0
     least, most = float(finite.min()), float(finite.max())
     return least, most if most > least else least + 1.0
 

@@ -41,9 +41,9 @@ class Reader:
         self.declared = declared
         self.problems: list[str] = []
 
-    def complain(self, node: Node, what: str, must: str, got: object, fix: str = "") -> None:
+    def complain(self, node: Node, what: str, must: str, got: object) -> None:
         """Notes the standard sentence about the value at `node`."""
-        self.problems.append(sentence(what, must, got, self.document.at(node), fix))
+        self.problems.append(sentence(what, must, got, self.document.at(node)))
 
     def convert(self, parameter: Parameter, node: Node) -> Value | None:
         """The node's value as one of this parameter; None after a complaint."""

@@ -145,7 +145,9 @@ class Trial(tune.Trainable):
 
         job: Job = new_config["job"]
         if self._node is None:
-            self._node = self._settled(job.environment.forks)
+            self._settle(job.environment.forks)
+            # (Where no Ray runs, to ask for a machine's name would start one.)
+            self._node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
         self.cleanup()
         # Ray leaves every GPU visible to a trial that was granted none, so what torch sees must not decide.
         on_gpu = job.gpu_share > 0 and bool(ray.get_gpu_ids())
@@ -162,9 +164,9 @@ class Trial(tune.Trainable):
             if not os.path.samefile(os.getcwd(), self.logdir):
                 os.rmdir(self.logdir)
 
-    def _settled(self, forks: bool) -> str:
-        """Makes a process ready for all its jobs, once what simulates is loaded, and returns Ray's name for the
-        machine. forks: whether Ray's processes were to be forks."""
+    def _settle(self, forks: bool) -> None:
+        """Makes a process ready for all its jobs, once what simulates is loaded. forks: whether Ray's processes were to
+        be forks."""
         from trainables.worker import memory, process
 
         memory.keep_memory()
@@ -174,8 +176,6 @@ class Trial(tune.Trainable):
                 "The process from which Ray's processes fork has ended. Ray starts new ones instead, which take "
                 "longer to begin."
             )
-        # (Where no Ray runs, to ask for a machine's name would start one.)
-        return ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
 
     def cleanup(self) -> None:
         for trial in self._going.values():

@@ -101,8 +101,8 @@ def configuration(
         return _by_ei(part, begun, known, 1)[0], {}
     if part.sampler is not None:
         rng = generator(e.seed, number, "own sampler")
-        seen = _configurations(part, known)
-        return own_sampler.proposed(part.sampler, e.sampler, part.space, seen, e.signs, rng), {}
+        seen, running = _configurations(part, known), unknown(part, begun, known)
+        return own_sampler.proposed(part.sampler, e.sampler, part.space, seen, running, e.signs, rng), {}
     sampler = make_sampler(e.sampler, e.seed, number, begun[: e.taken])
     # Of thousands of trials a copy takes longer than all else; one that does not look at them is shown none.
     seen = [] if e.sampler in BLIND_SAMPLERS else shown(part, known)

@@ -5,12 +5,14 @@
 
 history: the trials that the next one may look at, which have ended (`Finished`), in order. space: the
 `search_spaces.space.Space`, whose `search` holds the searched dimensions by key. rng: a `random.Random` for this trial,
-seeded by the search's seed and the trial's number. The proposal must depend on these three alone: then the same request
-gives the same trials, however many run at once and however often the search is interrupted.
+seeded by the search's seed and the trial's number. Where `propose` has a parameter `running`, it is given the values by
+key of the configurations that are under way and not in the history. The proposal must depend on these alone: then the
+same request gives the same trials, however many run at once and however often the search is interrupted.
 """
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +42,7 @@ class Finished(NamedTuple):
     complete: bool
 
 
-Propose = Callable[[Sequence[Finished], "Space", random.Random], Mapping[str, Value]]
+Propose = Callable[..., Mapping[str, Value]]
 
 
 def load(name: str) -> Propose:
@@ -66,14 +68,23 @@ def load(name: str) -> Propose:
 
 
 def proposed(
-    propose: Propose, name: str, space: Space, known: Sequence[FrozenTrial], signs: Sequence[float], rng: random.Random
+    propose: Propose,
+    name: str,
+    space: Space,
+    known: Sequence[FrozenTrial],
+    running: Sequence[FrozenTrial],
+    signs: Sequence[float],
+    rng: random.Random,
 ) -> FrozenTrial:
-    """The next trial, running. known: what it may look at. signs: 1 per metric that is maximised, -1 per one that is
-    minimised. Raises `UserError` where the sampler fails or proposes what is not in the space."""
+    """The next trial, running. known: what it may look at. running: the configurations that are under way. signs: 1 per
+    metric that is maximised, -1 per one that is minimised. Raises `UserError` where the sampler fails or proposes what
+    is not in the space."""
     from optuna.trial import TrialState, create_trial
 
     try:
-        found: Any = propose([_finished(trial, space, signs) for trial in known], space, rng)
+        asks = "running" in inspect.signature(propose).parameters
+        beside = {"running": [space.values(trial.params) for trial in running]} if asks else {}
+        found: Any = propose([_finished(trial, space, signs) for trial in known], space, rng, **beside)
     except Exception as error:
         raise UserError(f"The sampler {name} failed: {type(error).__name__}: {error}.") from error
     if not isinstance(found, Mapping):

@@ -63,6 +63,19 @@ def test_it_sees_what_its_trial_may_look_at_and_no_more(mine: Path, tmp_path: Pa
         assert one.results == (-last,) and one.rounds == trial.user_attrs["rounds"]
 
 
+def test_it_is_told_what_runs_where_it_asks(mine: Path, tmp_path: Path) -> None:
+    """Those that its trial may not look at, whether or not they have ended in the meantime; no further seed twice."""
+    mine.write_text(
+        "def propose(history, space, rng, running):\n    low = {key: d.low for key, d in space.search.items()}\n"
+        "    return low | {'alpha': low['alpha'] + 0.01 + max((one['alpha'] for one in running), default=0)}\n"
+    )
+    low = space().search["alpha"].low
+    run = searched(tmp_path / "run", **{**OWN, "lag": 3, "trials": 6, "scheduler": "none"})
+    alphas = [run.trial(number).params["alpha"] for number in range(6)]
+    for number in range(2, 6):  # sees all but the two before it
+        assert alphas[number] == pytest.approx(low + 0.01 + max(alphas[number - 2 : number]))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
