@@ -148,7 +148,7 @@ def _torch() -> list[Check]:
         import torch
     except (ImportError, OSError) as error:
         return [Check("PyTorch", "problem", f"cannot be imported: {error}")]
-    checks = [Check("PyTorch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")]
+    checks = [Check("PyTorch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads"), *_arithmetic()]
     if not torch.cuda.is_available():
         return [*checks, Check("GPU", "note", "none that PyTorch can use; searches run on the CPU")]
     for index in range(torch.cuda.device_count()):
@@ -159,6 +159,19 @@ def _torch() -> list[Check]:
             )
         )
     return checks
+
+
+def _arithmetic() -> list[Check]:
+    """Whether the processor multiplies bfloat16 so fast that a server is several times as fast in it."""
+    from trainables.models import precision
+
+    if not precision.multiplies_bfloat16():
+        return []
+    text = (
+        "AMX: --set precision=bf16 makes servers that distil images of 28×28 and more several times as fast (DFRD's on "
+        "32×32 was 4.8 times)"
+    )
+    return [Check("bfloat16", "ok", text)]
 
 
 def _ray() -> list[Check]:

@@ -23,7 +23,7 @@ from fedtune.planning import auto_budget, checks
 from fedtune.planning.auto_budget import Options, budgeted, shown, within_budget
 from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
-from fedtune.planning.plan import Plan, device_of, placement, plan
+from fedtune.planning.plan import AMX, Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
 from fedtune.planning.settings import FILES, data_of, settled, whole
 from fedtune.record.run_directory import new_folder, write_document
@@ -94,7 +94,8 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     found, excluded = within_budget(request, wanted, found, excluded, rounds, at_once, clock)
     candidates = [candidate for _, candidate in found]
     record = budgeted(request, wanted, folder.name, candidates, excluded, rounds, at_once, clock)
-    return AutoPlan(folder, record, tuple(search for search, _ in found), (*chosen, *_notes(record)))
+    slow = [AMX] if any(AMX in search.notes for search, _ in found) else []
+    return AutoPlan(folder, record, tuple(search for search, _ in found), (*chosen, *_notes(record), *slow))
 
 
 def _notes(record: AutoRecord) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ def _bfloat16_pays(built: Simulation) -> bool:
 
     distils = isinstance(built.config, ServerDistillation) and built.config.server_iters > 0
     large = distils and min(built.fed.shape[1:]) >= LARGE_IMAGES
-    return large and "amx_bf16" in precision.processor_flags()
+    return large and precision.multiplies_bfloat16()
 
 
 def _no_images(built: Simulation) -> list[str]:

@@ -165,6 +165,14 @@ def test_doctor_finds_this_installation_sound(cli: Cli) -> None:
     assert "Everything a search needs is there." in cli("doctor").stdout
 
 
+@pytest.mark.parametrize(("flags", "names"), [({"amx_bf16", "avx512f"}, ["bfloat16"]), ({"avx512_bf16"}, [])])
+def test_doctor_names_a_processor_that_multiplies_bfloat16(
+    flags: set[str], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainables.models.precision.processor_flags", lambda: frozenset(flags))
+    assert [check.name for check in doctor._torch() if "--set precision=bf16" in check.text] == names
+
+
 def test_doctor_names_a_cache_that_cannot_be_written(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")

@@ -4,6 +4,7 @@ a figure of rebuilt images is attacked once, on the same images."""
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedtune.api.reproductions import reproductions
 from fedtune.cli import app
 from fedtune.commands._reproduce_output import result
 from fedtune.options import ReproduceRequest
+from fedtune.planning.plan import AMX
 from fedtune.planning.reproduction import command, plan_reproduction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -266,6 +268,24 @@ def test_fashion_mnist_is_as_large_as_in_its_paper(
     assert planned.record.here == planned.record.paper
     assert (planned.record.here.dataset, planned.record.here.model) == (meant, model)
     assert len(planned.reproduction.lines(meant)) > 0
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_a_reproduction_says_where_bfloat16_would_be_faster(
+    mine: Path, said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its runs' plans say of it, once, and that it computes as the papers did."""
+    told: list[str] = []
+    one, checked = AMX if said else "Something else.", reproduce._checked
+
+    def plans(*given: Any, **more: Any) -> Any:
+        made, notes = checked(*given, **more)
+        return [dataclasses.replace(plan, notes=(one,)) for plan in made], notes
+
+    monkeypatch.setattr(reproduce, "_checked", plans)
+    monkeypatch.setattr(reproduce, "_carried_out", lambda planned, plans, notes, *rest: told.extend(notes))
+    call(mine)
+    assert [note for note in told if "bfloat16" in note] == ([reproduce.FLOAT32] if said else [])
 
 
 def test_lines_through_one_point_share_its_cell(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from fedtune.machine import resources
 from fedtune.options import AutoRequest
 from fedtune.planning import auto_budget, auto_plan
 from fedtune.planning.auto_plan import AutoPlan, options, plan_auto
+from fedtune.planning.plan import AMX
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
 from tests.toy import write_toy
@@ -185,6 +186,15 @@ def test_all_methods_have_the_small_model_that_a_search_would_take(
     if models == {"lenet5"}:
         (left,) = made.record.excluded
         assert left.name == "dhf" and left.why.startswith("model must be one of") and "'lenet5'" in left.why
+
+
+@pytest.mark.parametrize(("methods", "said"), [("fedavg,dfrd", 1), ("fedavg,fedprox", 0)])
+def test_where_bfloat16_makes_a_server_faster_it_says_so(
+    tmp_path: Path, methods: str, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainables.models.precision.processor_flags", lambda: frozenset({"amx_bf16"}))
+    made = planned(tmp_path, write_toy(tmp_path, size=28), methods=(methods,))
+    assert sum(note == AMX for note in made.notes) == said
 
 
 def test_a_small_budget_pays_for_fewer_seeds(tmp_path: Path, toy: Path) -> None:

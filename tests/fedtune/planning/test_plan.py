@@ -19,7 +19,7 @@ from fedtune.machine.resources import Machine, pack
 from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.configuration import load
-from fedtune.planning.plan import plan
+from fedtune.planning.plan import AMX, plan
 from fedtune.planning.selection import selected_by
 from fedtune.planning.settings import settled
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
@@ -379,8 +379,11 @@ def test_where_bfloat16_makes_the_server_faster_the_plan_says_so(
     monkeypatch.setattr("trainables.models.precision.processor_flags", lambda: frozenset({flag}))
     monkeypatch.setattr(resources, "machine", lambda: Machine(2, 0))
     images = write_toy(tmp_path, size=size)
-    made = plan(asked(method="dfrd", dataset=str(images), set=("clients=3", "partition=iid", "model=lenet5", *more)))
+    given: dict[str, Any] = {"dataset": str(images), "set": ("clients=3", "partition=iid", "model=lenet5", *more)}
+    made = plan(asked(method="dfrd", **given))
     assert any("--set precision=bf16" in note for note in made.notes) == said
+    final = plan(RunRequest("dfrd", seeds=1, name=str(tmp_path / "final"), **given))
+    assert (AMX in final.notes) == said
 
 
 def test_a_space_with_unknown_options_is_refused(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
