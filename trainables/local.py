@@ -50,6 +50,12 @@ class LocalTraining:
     momentum: float = real(0.0, low=0.0, high=0.999, doc="Momentum of the clients' SGD.")
     weight_decay: float = real(0.0, low=0.0, high=0.1, doc="Weight decay of the clients' SGD.")
 
+    @property
+    def passes_per_sample(self) -> int:
+        """What a sample of a step costs in forward passes of the client's model: one, and two backward, to the weights
+        and to what comes before them."""
+        return 3
+
 
 @dataclass(frozen=True)
 class LocalResult:

@@ -23,13 +23,13 @@ from trainables import data
 from trainables.data import libraries, own
 from trainables.data.partition import NATURAL
 
-#: Where a round's clients would compute more multiply-adds with the model cnn, the small profile has another model
-#: unless one is named. It is counted and not timed, so that a request means the same on every machine. A core does so
-#: many in five to ten seconds.
+#: Where a round's clients and its server would compute more multiply-adds with the model cnn, the small profile has
+#: another model unless one is named. It is counted and not timed, so that a request means the same on every machine
+#: (`docs/defaults.md`). A core does so many in five to ten seconds.
 MULTIPLY_ADDS = 500e9
 QUICK = "lenet5"
-#: The same where clients train sub-models of different widths: one that normalises batches, as the narrow ones of
-#: lenet5 do not learn and at rates of the small profiles diverge.
+#: The same where a method needs statistics of batches, or where clients train sub-models of different widths: one that
+#: normalises batches, as the narrow ones of lenet5 do not learn and at rates of the small profiles diverge.
 QUICK_NORMALISED = "lenet_code"
 #: Where the declared share of validation data holds fewer samples, the small profile takes a larger one, up to this,
 #: unless one is named: of fewer, chance is more than half of what differs from seed to seed (`docs/defaults.md`).
@@ -97,16 +97,11 @@ def settled(
     defaults = {key: parameter.default for key, parameter in declared.items()}
     values = {key: value for key, value in defaults.items() if key not in search and key not in vary} | fixed
     chosen: list[str] = []
-    if not request.paper and not problems and "model" not in fixed and values.get("model") == "auto":
-        costs = _round_of_cnn({**defaults, **values}, request.data_dir) if "dataset" in values else 0.0
-        quick: Value = QUICK_NORMALISED if values.get("rho", 0) else QUICK
-        if costs > MULTIPLY_ADDS and _is_possible(request.method, {**defaults, **values, "model": quick}):
-            fixed, values = {**fixed, "model": quick}, {**values, "model": quick}
-            chosen.append(
-                f"Model {quick}: with cnn, which the papers have on such images, the clients of a round would compute "
-                f"{costs / 1e9:,.0f} billion multiply-adds, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the small "
-                f"profile takes {quick}. --set model=cnn takes cnn."
-            )
+    free = not request.paper and not problems and "model" not in fixed and values.get("model") == "auto"
+    if free and (found := _smaller_model(request.method, {**defaults, **values}, request.data_dir)) is not None:
+        quick, said = found
+        fixed, values = {**fixed, "model": quick}, {**values, "model": quick}
+        chosen.append(said)
     asked = request.paper or problems or "min_samples" in fixed or "clients" not in fixed
     if not asked and (least := _fewest_samples(values, request.data_dir)) is not None:
         fixed, values = {**fixed, "min_samples": least}, {**values, "min_samples": least}
@@ -172,34 +167,64 @@ def _samples(name: str, data_dir: str | None) -> int:
         return 0
 
 
-def _round_of_cnn(values: Mapping[str, Value], data_dir: str | None) -> float:
-    """The multiply-adds of the clients of a round with the model cnn; 0 where the model `auto` is another one on these
-    data, or where there are none. A training step is three forward passes."""
+def _smaller_model(method: str, values: Mapping[str, Value], data_dir: str | None) -> tuple[str, str] | None:
+    """The model that the small profile has in place of cnn, and what is said of that; None where a round with cnn is no
+    dearer than it may be, or the method can train no such model."""
+    clients, server = _round_of_cnn(method, values, data_dir) if "dataset" in values else (0.0, 0.0)
+    if clients + server <= MULTIPLY_ADDS:
+        return None
+    able = [QUICK_NORMALISED] if values.get("rho", 0) else [QUICK, QUICK_NORMALISED]
+    quick = next((model for model in able if _is_possible(method, {**values, "model": model})), None)
+    if quick is None:
+        return None
+    of_server = f" and its server {server / 1e9:,.0f}" if server else ""
+    return quick, (
+        f"Model {quick}: with cnn, which the papers have on such images, the clients of a round would compute "
+        f"{clients / 1e9:,.0f} billion multiply-adds{of_server}, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the "
+        f"small profile takes {quick}. --set model=cnn takes cnn."
+    )
+
+
+def _round_of_cnn(method: str, values: Mapping[str, Value], data_dir: str | None) -> tuple[float, float]:
+    """The multiply-adds of a round with the model cnn: those of its clients, and those of its server where that
+    distils; 0 where the model `auto` is another one on these data, or where there are none. Generators, and servers
+    that work on features, cost the same whatever the model is."""
     import torch
 
-    from trainables import models
+    from trainables import models, registry
+    from trainables.building_blocks.server_distillation import ServerDistillation
+    from trainables.federation import budgets
+    from trainables.local import LocalTraining
     from trainables.simulation.federated_data import resolve_model
     from trainables.work import counting
 
+    nothing = 0.0, 0.0
     if "local_steps" not in values:  # a method of the user's own may count its training otherwise
-        return 0.0
+        return nothing
     name, steps, epochs, batch = (values[key] for key in ("dataset", "local_steps", "local_epochs", "batch_size"))
-    clients, active = values["clients"], values["active_clients"]
+    clients, active, rho, sigma = (values[key] for key in ("clients", "active_clients", "rho", "sigma"))
     assert isinstance(steps, int) and isinstance(epochs, int) and isinstance(batch, int)
-    assert isinstance(clients, int) and isinstance(active, int)
+    assert isinstance(clients, int) and isinstance(active, int) and isinstance(rho, int) and isinstance(sigma, int)
     if name in data.names() and resolve_model("auto", data.describe(str(name)).shape) != "cnn":
-        return 0.0
+        return nothing
     try:
+        config = registry.possible(method, {**values, "model": "cnn"}).config
         source = data.load(str(name), data_dir)
     except UserError:  # told by the preflight, where it is one that the user can mend
-        return 0.0
+        return nothing
     if resolve_model("auto", source.shape, source.kind) != "cnn":
-        return 0.0
+        return nothing
     each = len(source.train_y) / clients
     samples = epochs * each if epochs else steps * min(batch, each)
     with torch.no_grad(), counting() as counted:
         models.build("cnn", source.shape, source.classes)(torch.zeros(2, *source.shape))
-    return (active or clients) * samples * 3 * counted.multiply_adds / 2
+    one, taking_part = counted.multiply_adds / 2, active or clients
+    passes = config.passes_per_sample if isinstance(config, LocalTraining) else 3
+    server = 0.0
+    if isinstance(config, ServerDistillation):  # a model of width R has R² of the multiply-adds of a whole one
+        sizes = [width**2 for width in budgets(clients, rho, sigma)]
+        server = config.server_passes(taking_part * sum(sizes) / clients)
+    return taking_part * samples * passes * one, server * one
 
 
 def _is_possible(method: str, values: Mapping[str, Value]) -> bool:

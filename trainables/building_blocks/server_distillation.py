@@ -117,6 +117,25 @@ class ServerDistillation:
         False, doc="Rebuild the optimisers at every phase, as the releases do.", source="DFRD code"
     )
 
+    def server_passes(self, teachers: float) -> float:
+        """What the models on the server cost in a round, in forward passes of the whole model with one image; what a
+        backward pass computes for weights or for what comes before them is one more. The generator is left out.
+
+        teachers: of how many whole models the clients' models have the size. A generator step is an answer of every
+        teacher with its gradient to the images and one of the student, a distillation step an answer of every teacher
+        and a step of the student."""
+        generator, distillation = 2 * teachers + 1, teachers + 3
+        return (
+            self.server_iters
+            * self.server_batch_size
+            * (self.gen_steps * generator + self.distill_steps * self.sources * distillation)
+        )
+
+    @property
+    def sources(self) -> int:
+        """On the images of how many generators a distillation step distils."""
+        return 1
+
 
 @dataclass(frozen=True)
 class LabelDistribution:

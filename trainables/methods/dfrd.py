@@ -147,6 +147,11 @@ class Config(ServerDistillation, LabelCounting, DistillationBase):
         "round_end", ("round_end", "before_distillation"), doc="When Eq. 6 runs, once per round.", source="DFRD Eq. 6"
     )
 
+    @property
+    def sources(self) -> int:
+        """G and, where its term of Eq. 7 has a weight, its moving average."""
+        return 2 if self.use_ema and self.alpha > 0 else 1
+
 
 @dataclass(frozen=True)
 class State:
@@ -217,7 +222,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
             batch = phases.synthesise(averaged, *for_averaged)
         return student_loss(config, *own, logits(batch))
 
-    ema, also = state.ema, [for_ema] if config.use_ema and config.alpha > 0 else []
+    ema, also = state.ema, [for_ema] if config.sources > 1 else []
     for iteration in range(config.server_iters):
         phases.generator_phase(of_generator)
         if iteration == 0 and config.ema_update == "before_distillation":

@@ -140,6 +140,12 @@ class Config(Readout):
         source="FedKF code",
     )
 
+    @property
+    def passes_per_sample(self) -> int:
+        """A step on a sample, the teacher's answer to a generated image with its gradient to the image, and a step of
+        the student on that image; the generator itself is left out."""
+        return super().passes_per_sample + (2 + super().passes_per_sample if self.gamma > 0 else 0)
+
 
 @dataclass(frozen=True)
 class State:

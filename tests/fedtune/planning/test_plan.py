@@ -746,7 +746,14 @@ def test_a_race_compares_one_metric(asked: Callable[..., SearchRequest]) -> None
         ({"set": ("clients=4", "active_clients=1")}, "auto"),
         ({"model": "cnn"}, "cnn"),
         ({"model": "auto"}, "auto"),
-        ({"method": "dense", "set": ("clients=4", "beta_bn=1", "rho=0")}, "auto"),  # needs batch normalisation
+        ({"method": "dense", "set": ("clients=4", "beta_bn=1", "rho=0")}, "lenet_code"),  # needs batch normalisation
+        ({"method": "dfrd", "set": ("clients=4", "local_steps=5", "rho=0")}, "lenet5"),
+        ({"method": "dfrd", "set": ("clients=4", "local_steps=5", "rho=0", "server_iters=1")}, "auto"),  # 225 billion
+        ({"method": "dfrd", "set": ("clients=4", "local_steps=5")}, "lenet_code"),  # models of a quarter and less
+        ({"method": "dfrd", "set": ("clients=4", "local_steps=5", "use_ema=false")}, "auto"),  # half as many
+        ({"method": "fedftg", "set": ("clients=4", "local_steps=5", "rho=0")}, "lenet5"),
+        ({"method": "fedkf", "set": ("clients=4", "active_clients=0", "local_steps=7")}, "lenet5"),  # 8 passes, not 3
+        ({"method": "fedkf", "set": ("clients=4", "active_clients=0", "local_steps=7", "gamma=0")}, "auto"),
         ({"method": "heterofl", "set": ("clients=4", "rho=10")}, "lenet_code"),  # which narrow sub-models need
         ({"dataset": "digits", "set": ("clients=10", "local_steps=1000")}, "auto"),  # images are small
     ],
@@ -764,8 +771,17 @@ def test_the_small_profile_takes_a_small_model_where_a_round_would_compute_much(
         assert not any(note.startswith("Model") for note in found.chosen)
         return
     image = 9 * (28**2 * 1 * 64 + 14**2 * 64 * 128 + 7**2 * 128 * 256 + 3**2 * 256 * 512) + 512 * 4
-    samples = 4 * 60 * (18 if "local_epochs=18" in asked["set"] else 20)
-    assert f"{3 * samples * image / 1e9:,.0f} billion multiply-adds" in found.chosen[0]
+    given = dict(pair.split("=") for pair in asked["set"])
+    steps = int(given.get("local_epochs") or given.get("local_steps", 20)) or int(given["local_steps"])
+    passes, server = 8 if asked["method"] == "fedkf" else 3, 0.0
+    if asked["method"] in ("dfrd", "fedftg", "dense"):
+        # 5 times 64 images. Widths of 4 clients are 1/4 and three times 1/16, of whose models each costs the square.
+        teachers = 4 if given.get("rho") == "0" else 1 / 16 + 3 / 256
+        generator = {"fedftg": 1}.get(asked["method"], 2) * (2 * teachers + 1)
+        server = 5 * 64 * (generator + 5 * {"dfrd": 2}.get(asked["method"], 1) * (teachers + 3))
+    said = f"{passes * 4 * 60 * steps * image / 1e9:,.0f} billion multiply-adds"
+    assert f"{said} and its server {server * image / 1e9:,.0f}, and" * bool(server) in found.chosen[0]
+    assert f"{said}, and above 500 billion" * (not server) in found.chosen[0]
     assert found.chosen[0].startswith(f"Model {model}: ") and found.chosen[0].endswith("--set model=cnn takes cnn.")
 
 

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from tests.contracts.test_methods import CPU, same, values_for
+from tests.toy import write_toy
 from trainables.building_blocks.server_distillation import Batch, Phases, label_distribution
 from trainables.simulation.rounds import Simulation
 from trainables.wire import Upload
+from trainables.work import counting
 
 
 @pytest.mark.parametrize("counts", [None, torch.tensor([[1, 4, 0], [3, 0, 0]])])
@@ -139,3 +141,29 @@ def test_draws_of_two_alternations(settings: dict[str, bool], expected: str, toy
     first = [drawn.index(pair) for pair in drawn]
     letters = ["abcdefghij"[sorted(set(first)).index(i)] for i in first]
     assert "".join(letters[:5]) + " " + "".join(letters[5:]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("dfrd", {}), ("dfrd", {"use_ema": False}), ("dfrd", {"gen_steps": 3}), ("fedftg", {})]
+)
+def test_the_passes_of_a_server_are_what_its_models_compute(name: str, more: dict[str, object], tmp_path: Path) -> None:
+    """What a model costs beside another one: the generator computes the same for both, and so does their first layer,
+    by which a student has no gradient of the images."""
+    toy = write_toy(tmp_path, size=28)
+
+    def work(model: str) -> tuple[float, float]:
+        values = {"model": model, "clients": 2, "base": "fedavg", "local_steps": 1, "server_batch_size": 2}
+        s = Simulation(name, values_for(name, toy, **values, server_iters=2, distill_steps=1, **more), 0, CPU)
+        m, state = s.method, s.progress.state
+        uploads = [
+            Upload(i, m.client(s.config, s.fed, m.download(s.config, s.fed, state, i), None, d, s.fed.rng).upload)
+            for i, d in enumerate(s.data.clients)
+        ]
+        with counting() as served:
+            m.server(s.config, s.fed, state, uploads, s.fed.rng)
+        with torch.no_grad(), counting() as whole:
+            s.fed.network()(torch.zeros(1, 1, 28, 28))
+        return served.multiply_adds, s.config.server_passes(2) * whole.multiply_adds
+
+    (counted, said), (other, of_other) = work("cnn"), work("cnn_small")
+    assert counted - other == said - of_other > 0
