@@ -10,7 +10,7 @@ into batches of equal size, so a client's training has a static shape and the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -89,6 +89,9 @@ class LocalJob:
     given: tuple[Any, ...] = ()
     #: What is trained on, where the client keeps some of its samples for something else; None: all of them.
     data: ClientData | None = None
+    #: The entries of the upload that the client knows before it trains, where the server needs those of all clients
+    #: before the first model (`trainables.wire.ahead`); `finish` puts the same into the upload.
+    ahead: Payload = field(default_factory=dict)
 
 
 #: `(config, fed, payload, client_state, data, rng) -> LocalJob`, with the arguments of a method's `client`.
@@ -101,12 +104,16 @@ def client_of(job: JobOf) -> Callable[[Any, Federation, Payload, Any, ClientData
     def client(
         config: Any, fed: Federation, payload: Payload, client_state: Any, data: ClientData, rng: Rng
     ) -> ClientResult:
-        own = job(config, fed, payload, client_state, data, rng)
-        put(own.module, own.start)
-        trained = train(config, own.module, own.data or data, rng, own.objective(*own.given))
-        return own.finish(take(own.module), trained)
+        return trained(config, job(config, fed, payload, client_state, data, rng), data, rng)
 
     return client
+
+
+def trained(config: LocalTraining, job: LocalJob, data: ClientData, rng: Rng) -> ClientResult:
+    """What the client with these data hands back that trains this job and does no more."""
+    put(job.module, job.start)
+    result = train(config, job.module, job.data or data, rng, job.objective(*job.given))
+    return job.finish(take(job.module), result)
 
 
 def sgd(config: LocalTraining, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
@@ -127,12 +134,17 @@ def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(module(x), y)
 
 
+def count_steps(config: LocalTraining, samples: int, step_share: float) -> int:
+    """The steps of a client's round: as of `draw_batches`, whose first dimension it is."""
+    batch = min(config.batch_size, samples)
+    planned = config.local_epochs * max(1, samples // batch) if config.local_epochs else config.local_steps
+    return max(1, round(step_share * planned))
+
+
 def draw_batches(config: LocalTraining, samples: int, step_share: float, rng: Rng) -> Tensor:
     """Indices `(steps, batch)` into a client's `samples`; `step_share` in (0, 1] is the share of the steps it
     manages."""
-    batch = min(config.batch_size, samples)
-    planned = config.local_epochs * max(1, samples // batch) if config.local_epochs else config.local_steps
-    steps = max(1, round(step_share * planned))
+    batch, steps = min(config.batch_size, samples), count_steps(config, samples, step_share)
     generator = rng.torch("batches")
     passes = -(-steps * batch // samples)
     order = torch.cat([torch.randperm(samples, generator=generator) for _ in range(passes)])

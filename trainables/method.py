@@ -181,7 +181,10 @@ class Method:
     #: `has_personal_models`). None: the rest of this record tells.
     keeps_models: Callable[[Any], bool] | None = None
     #: Whether `server` goes over the uploads once, in order, and needs no two of them at the same time, under a
-    #: configuration. It does nothing else before: the clients train while it goes over them, see `wire.OnePass`.
+    #: configuration. It does nothing else before but call `wire.ahead`: the clients train while it goes over the
+    #: uploads, see `wire.OnePass`. A server cannot that learns from the clients' models or compares them (DENSE, DFRD,
+    #: FedFTG, FedGen, FedCG, FedMD-CG, DHF, FedAMP), that keeps what each client sent (FedKF, FedFomo, FedDistill, a
+    #: cache of models), or that goes over all prototypes again and again, which are small (FedGH, FedTGP).
     one_pass: bool | Callable[[Any], bool] = False
     #: Whether the server takes many equal steps, which it gives `Federation.record` to record.
     recordable_server: bool = False

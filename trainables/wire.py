@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,10 +41,12 @@ class Upload:
 
 class OnePass(Sequence[Upload]):
     """The uploads of a round for a server that goes over them once (`Method.one_pass`): each is made when it is asked
-    for, and nobody keeps it. How many there are is known before."""
+    for, and nobody keeps it. How many there are is known before, and so is what `ahead` returns."""
 
-    def __init__(self, count: int, uploads: Iterator[Upload]) -> None:
+    def __init__(self, count: int, uploads: Iterator[Upload], ahead: Callable[[], Sequence[Upload]]) -> None:
+        """ahead: gives of every upload what its client knows before it trains; asked before the first upload is."""
         self._count, self._uploads, self._asked = count, uploads, False
+        self._ahead = ahead
 
     def __len__(self) -> int:
         return self._count
@@ -60,7 +62,19 @@ class OnePass(Sequence[Upload]):
         """Raises `TypeError`: there is no upload before or after that which is at hand."""
         raise TypeError("The server asks for one of the uploads by its place, and its method says `one_pass`.")
 
+    def ahead(self) -> Sequence[Upload]:
+        """See the function `ahead`. Raises `TypeError` once the uploads themselves were asked for."""
+        if self._asked:
+            raise TypeError("The server asks what clients knew before they trained after it has asked for the uploads.")
+        return self._ahead()
+
     def exhaust(self) -> None:
         """Makes the uploads that the server has not asked for."""
         for _ in self._uploads:
             pass
+
+
+def ahead(uploads: Sequence[Upload]) -> Sequence[Upload]:
+    """Of every upload at least the part that its client knew before it trained (`trainables.local.LocalJob.ahead`), for
+    a server that weighs each model by something of all clients. It asks before it goes over the uploads."""
+    return uploads.ahead() if isinstance(uploads, OnePass) else uploads

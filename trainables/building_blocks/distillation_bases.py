@@ -195,9 +195,7 @@ def preliminary(
     if config.base == "none":
         return state.model
     now = state.round + 1
-    return partial_training.aggregate(
-        config, fed, state.model, uploads, [channels(fed, now, u.client) for u in uploads]
-    )
+    return partial_training.aggregate(config, fed, state.model, uploads, lambda client: channels(fed, now, client))
 
 
 def label_distribution_of(fed: Federation, uploads: Sequence[Upload]) -> LabelDistribution:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from search_spaces.parameter import choice, flag
 from trainables.building_blocks import submodels
-from trainables.building_blocks.submodels import Channels
+from trainables.building_blocks.submodels import Channels, Part
 from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, LocalTraining, Objective
 from trainables.method import Limit, Method
@@ -97,17 +97,21 @@ def owned_classes(config: PartialTraining, data: ClientData) -> Payload:
 
 
 def aggregate(
-    config: PartialTraining, fed: Federation, model: Params, uploads: Sequence[Upload], chosen: Sequence[Channels]
+    config: PartialTraining,
+    fed: Federation,
+    model: Params,
+    uploads: Sequence[Upload],
+    channels: Callable[[int], Channels],
 ) -> Params:
-    """Eq. (1): the global model `model` with the round's sub-models put back into it. `chosen` are the channels of each
-    upload."""
-    parts = [
-        (channels, unpack("model", u.payload), float(fed.sizes[u.client]) if config.agg_weight == "samples" else 1.0)
-        for u, channels in zip(uploads, chosen, strict=True)
-    ]
-    return submodels.merge(
-        fed, model, parts, [u.payload["owned"] for u in uploads] if config.own_class_rows_only else None
-    )
+    """Eq. (1): the global model `model` with the round's sub-models put back into it. `channels` gives those of a
+    client. Goes over the uploads once."""
+
+    def part(upload: Upload) -> Part:
+        weight = float(fed.sizes[upload.client]) if config.agg_weight == "samples" else 1.0
+        owned = upload.payload["owned"] if config.own_class_rows_only else None
+        return Part(channels(upload.client), unpack("model", upload.payload), weight, owned)
+
+    return submodels.merge(fed, model, map(part, uploads))
 
 
 def masked_cross_entropy(held: Tensor) -> Objective:
@@ -144,8 +148,9 @@ def partial_training(
     def server(config: PartialTraining, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
         """Averages every entry of θ over the clients that held it."""
         now = state.round + 1
-        held = [channels(config, fed, now, u.client) for u in uploads]
-        return State(now, aggregate(config, fed, state.model, uploads, held))
+        return State(
+            now, aggregate(config, fed, state.model, uploads, lambda client: channels(config, fed, now, client))
+        )
 
     return Method(
         name=name,
@@ -158,6 +163,7 @@ def partial_training(
         download=download,
         job=job,
         server=server,
+        one_pass=True,
         widths="any",
         limits=(Limit({"rho": 0}, equals="fedavg"),),
     )

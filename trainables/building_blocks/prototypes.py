@@ -7,7 +7,7 @@ client does not hold the class; its prototype is then ignored). Sums run in floa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +18,7 @@ from search_spaces.parameter import integer
 from trainables.building_blocks.parameter_kinds import sgd_lr
 from trainables.federation import ClientData, Federation
 from trainables.models import Model
-from trainables.params import average, unpack
+from trainables.params import WeightedSum, unpack
 from trainables.rng import Rng
 from trainables.wire import Params, Payload
 
@@ -58,14 +58,14 @@ def by_class(prefix: str, payload: Mapping[str, Tensor]) -> dict[int, Tensor]:
     return {int(j): row for j, row in unpack(prefix, payload).items()}
 
 
-def pooled(reports: Sequence[Mapping[int, Tensor]], weights: Sequence[Mapping[int, float]]) -> dict[int, Tensor]:
-    """For every class that somebody reports: the mean of its reports, weighted by the reporters' `weights` of that
-    class."""
-    found = {}
-    for j in sorted({j for report in reports for j in report}):
-        many = [({"": r[j]}, w[j]) for r, w in zip(reports, weights, strict=True) if j in r]
-        found[j] = average(many)[""]
-    return found
+def pooled(reports: Iterable[tuple[Mapping[int, Tensor], Mapping[int, float]]]) -> dict[int, Tensor]:
+    """For every class that somebody reports: the mean of its reports, weighted by the reporters' weights of that class,
+    which stand beside each report. No report is kept."""
+    sums: dict[int, WeightedSum] = {}
+    for report, weights in reports:
+        for j, row in report.items():
+            sums.setdefault(j, WeightedSum()).add({"": row}, weights[j])
+    return {j: sums[j].mean()[""] for j in sorted(sums)}
 
 
 class NearestPrototype(nn.Module):

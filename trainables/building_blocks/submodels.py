@@ -7,7 +7,8 @@ of channel indices per group; a residual stream is one group, so additions alway
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,36 +40,39 @@ def extract(fed: Federation, params: Params, chosen: Channels) -> Params:
     return {name: _cut(params[name], index) for name, index in _indices(fed, chosen).items()}
 
 
-def merge(
-    fed: Federation,
-    params: Params,
-    parts: Sequence[tuple[Channels, Params, float]],
-    owned: Sequence[Tensor] | None = None,
-) -> Params:
+class Part(NamedTuple):
+    """A sub-model that a client has trained."""
+
+    channels: Channels
+    params: Params
+    #: p_i.
+    weight: float
+    #: Which classes the client owns, boolean `(C,)`, where only their rows of the last layer count.
+    owned: Tensor | None = None
+
+
+def merge(fed: Federation, params: Params, parts: Iterable[Part]) -> Params:
     """Eq. (1): every entry is the weighted mean over the clients that held it; an entry nobody held stays.
 
-    `parts` are (channels, trained sub-model, weight p_i). With `owned`, one boolean `(C,)` per part, the last layer's
-    row of a class is averaged over those clients only that own the class. Sums run in float64 in the given order."""
-    rows = _last_layer(fed.network()) if owned is not None else set()
-    every = [_indices(fed, chosen) for chosen, _, _ in parts]
-    merged: Params = {}
-    for name, full in params.items():
-        total = torch.zeros_like(full, dtype=torch.float64)
-        held = torch.zeros_like(full, dtype=torch.float64)
-        for number, (_, part, weight) in enumerate(parts):
-            index = every[number][name]
-            share: Tensor | float = weight
-            if owned is not None and name in rows:
-                share = weight * owned[number].to(total).view(-1, *[1] * (full.dim() - 1))
-            if all(i is None for i in index):
-                total += share * part[name].double()
-                held += share
-            else:
-                grid = _grid(full, index)
-                total[grid] += share * part[name].double()
-                held[grid] += share
-        merged[name] = torch.where(held > 0, total / held, full).to(full.dtype)
-    return merged
+    Where parts say what they own, the last layer's row of a class is averaged over those clients only that own the
+    class. Sums run in float64 in the given order; the parts are gone over once, and none is kept."""
+    total = {name: torch.zeros_like(full, dtype=torch.float64) for name, full in params.items()}
+    held = {name: torch.zeros_like(full, dtype=torch.float64) for name, full in params.items()}
+    for part in parts:
+        indices = _indices(fed, part.channels)
+        rows = set[str]() if part.owned is None else _last_layer(fed.network())
+        for name, full in params.items():
+            index = indices[name]
+            share: Tensor | float = part.weight
+            if part.owned is not None and name in rows:
+                share = part.weight * part.owned.to(total[name]).view(-1, *[1] * (full.dim() - 1))
+            grid = ... if all(i is None for i in index) else _grid(full, index)
+            total[name][grid] += share * part.params[name].double()
+            held[name][grid] += share
+    return {
+        name: torch.where(held[name] > 0, total[name] / held[name], full).to(full.dtype)
+        for name, full in params.items()
+    }
 
 
 def _last_layer(module: Model) -> set[str]:

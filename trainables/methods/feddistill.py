@@ -82,7 +82,7 @@ def download(config: Config, fed: Federation, state: State, client: int) -> Payl
     if config.gamma == 0:
         return {}
     others = [report for k, report in sorted(state.reports.items()) if not (config.exclude_own and k == client)]
-    means = prototypes.pooled(others, [dict.fromkeys(report, 1.0) for report in others])
+    means = prototypes.pooled((report, dict.fromkeys(report, 1.0)) for report in others)
     return {f"logits/{j}": mean for j, mean in means.items()}
 
 

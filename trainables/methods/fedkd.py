@@ -52,7 +52,7 @@ from trainables.federation import ClientData, Federation
 from trainables.local import LocalJob, LocalResult, Objective
 from trainables.method import Limit, Method
 from trainables.models import Model
-from trainables.params import average, pack, take, unpack
+from trainables.params import WeightedSum, pack, take, unpack
 from trainables.rng import Rng
 from trainables.wire import ClientResult, Params, Payload, Upload
 
@@ -212,9 +212,12 @@ def mentoring_losses(
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """Adds the truncated mean of the updates."""
-    mean = average((expanded(u.payload, state.model), 1.0) for u in uploads)
-    update = compressed(mean, energy(config, fed, state.round + 1))
-    return State(state.round + 1, _added(state.model, update), update, tuple(u.client for u in uploads))
+    total, clients = WeightedSum(), list[int]()
+    for upload in uploads:
+        total.add(expanded(upload.payload, state.model), 1.0)
+        clients.append(upload.client)
+    update = compressed(total.mean(), energy(config, fed, state.round + 1))
+    return State(state.round + 1, _added(state.model, update), update, tuple(clients))
 
 
 def compressed(params: Params, energy: float) -> Payload:
@@ -295,6 +298,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    one_pass=True,
     architectures=mutual_pair.architectures,
     client_network=mixed.client_network,
     global_network=mutual_pair.shared_network,

@@ -30,14 +30,14 @@ from dataclasses import dataclass
 import torch
 
 from search_spaces.parameter import other_default
-from trainables.building_blocks.server_optimiser import by_size, weights
+from trainables.building_blocks.server_optimiser import weights
 from trainables.federation import ClientData, Federation
-from trainables.local import LocalJob, LocalResult, LocalTraining
+from trainables.local import LocalJob, LocalResult, LocalTraining, count_steps
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
-from trainables.params import average, pack, unpack
+from trainables.params import WeightedSum, pack, unpack
 from trainables.rng import Rng
-from trainables.wire import ClientResult, Params, Payload, Upload
+from trainables.wire import ClientResult, Params, Payload, Upload, ahead
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,11 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
     """Trains the received model; uploads it with a_i."""
 
     def finish(model: Params, trained: LocalResult) -> ClientResult:
-        work = torch.tensor(accumulated(len(trained.drawn), config.momentum), dtype=torch.float64)
-        return ClientResult(upload=pack("model", model) | {"work": work}, model=model, loss=trained.loss)
+        return ClientResult(upload=pack("model", model) | work, model=model, loss=trained.loss)
 
-    return LocalJob(fed.network(), unpack("model", payload), finish)
+    steps = count_steps(config, len(data), data.step_share)
+    work = {"work": torch.tensor(accumulated(steps, config.momentum), dtype=torch.float64)}
+    return LocalJob(fed.network(), unpack("model", payload), finish, ahead=work)
 
 
 def accumulated(steps: int, momentum: float) -> float:
@@ -72,21 +73,28 @@ def accumulated(steps: int, momentum: float) -> float:
 
 
 def server(config: Config, fed: Federation, state: fedavg.State, uploads: Sequence[Upload], rng: Rng) -> fedavg.State:
-    """The normalised average."""
-    models = [unpack("model", u.payload) for u in uploads]
-    work = [float(u.payload["work"]) for u in uploads]
-    normalised = normalised_average(state.model, models, [fed.sizes[u.client] for u in uploads], work)
-    mean = by_size(fed, uploads)
-    return fedavg.State(mean | {name: normalised[name] for name in weights(mean)})
+    """The normalised average of the weights, and the average of all else."""
+    known = ahead(uploads)
+    sizes, work = [fed.sizes[u.client] for u in known], [float(u.payload["work"]) for u in known]
+    counts = shares(sizes, work)
+    moved = set(weights(state.model))
+    normalised, averaged = WeightedSum(), WeightedSum()
+    for upload, size, count in zip(uploads, sizes, counts, strict=True):
+        model = unpack("model", upload.payload)
+        normalised.add({name: tensor for name, tensor in model.items() if name in moved}, count)
+        if len(moved) < len(model):
+            averaged.add({name: tensor for name, tensor in model.items() if name not in moved}, size)
+    normalised.add({name: state.model[name] for name in moved}, sum(sizes) - sum(counts))
+    found = normalised.mean() | (averaged.mean() if len(moved) < len(state.model) else {})
+    return fedavg.State({name: found[name] for name in state.model})
 
 
-def normalised_average(old: Params, models: Sequence[Params], sizes: Sequence[int], work: Sequence[float]) -> Params:
-    """The new model of the old one, the clients' models, n_i and a_i."""
+def shares(sizes: Sequence[int], work: Sequence[float]) -> list[float]:
+    """`n c_i` of the clients' n_i and a_i, n = Σ_i n_i: n_i where all a_i are equal."""
     total, first = sum(sizes), work[0]
     # Written from the first a_i on, so that equal ones have themselves as mean, to the bit.
     mean = first + sum(n * (a - first) for n, a in zip(sizes, work, strict=True)) / total
-    shares = [n * (mean / a) for n, a in zip(sizes, work, strict=True)]
-    return average([*zip(models, shares, strict=True), (old, total - sum(shares))])
+    return [n * (mean / a) for n, a in zip(sizes, work, strict=True)]
 
 
 METHOD = Method(
@@ -100,6 +108,7 @@ METHOD = Method(
     download=fedavg.download,
     job=job,
     server=server,
+    one_pass=True,
     limits=(
         Limit({"local_epochs": 0}, equals="fedavg"),
         Limit({"local_epochs": 0, "momentum": 0.9}, equals="fedavg", other={"momentum": 0.9}),

@@ -212,6 +212,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    one_pass=True,
     other_networks={"shared": _shared_network},
     follows_plan=lambda config, rounds: config.mu > 0,
     limits=(Limit({"lambda": 0, "mu": 0}, equals="fedavg"),),

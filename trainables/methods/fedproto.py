@@ -22,7 +22,7 @@ client at the start of a round, with the prototypes of the last one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -149,17 +149,16 @@ def training(
 
 def server(config: Config, fed: Federation, state: State, uploads: Sequence[Upload], rng: Rng) -> State:
     """The mean of every class's prototypes."""
-    reports = [prototypes.by_class("prototype", u.payload) for u in uploads]
-    merged = prototypes.pooled(
-        reports, [_weights(config, u.payload, own) for u, own in zip(uploads, reports, strict=True)]
-    )
+    merged = prototypes.pooled(_report(config, u.payload) for u in uploads)
     return State(state.round + 1, state.prototypes | merged)
 
 
-def _weights(config: Config, payload: Payload, own: Mapping[int, Tensor]) -> dict[int, float]:
+def _report(config: Config, payload: Payload) -> tuple[dict[int, Tensor], dict[int, float]]:
+    """A client's prototypes and their weights by class."""
+    own = prototypes.by_class("prototype", payload)
     if config.weighting == "owners":
-        return dict.fromkeys(own, 1.0)
-    return {j: float(count) for j, count in prototypes.by_class("count", payload).items()}
+        return own, dict.fromkeys(own, 1.0)
+    return own, {j: float(count) for j, count in prototypes.by_class("count", payload).items()}
 
 
 def client_network(config: PrototypeTraining, fed: Federation, client: int) -> nn.Module:
@@ -182,6 +181,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    one_pass=True,
     global_model=no_global_model,
     architectures=mixed.architectures,
     client_network=client_network,

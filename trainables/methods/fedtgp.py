@@ -131,7 +131,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
 def _means(uploads: Sequence[Upload]) -> Tensor:
     """C̄ `(classes held, p)`."""
     reports = [prototypes.by_class("prototype", u.payload) for u in uploads]
-    return torch.stack(list(prototypes.pooled(reports, [dict.fromkeys(own, 1.0) for own in reports]).values()))
+    return torch.stack(list(prototypes.pooled((own, dict.fromkeys(own, 1.0)) for own in reports).values()))
 
 
 def distances(rows: Tensor, others: Tensor) -> Tensor:

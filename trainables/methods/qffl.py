@@ -22,7 +22,7 @@ code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,9 +36,9 @@ from trainables.local import LocalJob, LocalResult
 from trainables.method import Limit, Method
 from trainables.methods import fedavg
 from trainables.models import is_statistic
-from trainables.params import average, pack, put, unpack
+from trainables.params import WeightedSum, average, pack, put, unpack
 from trainables.rng import Rng
-from trainables.wire import ClientResult, Params, Payload, Upload
+from trainables.wire import ClientResult, Params, Payload, Upload, ahead
 
 #: Added to a client's loss, which is raised to the power q - 1.
 EPSILON = 1e-10
@@ -71,7 +71,7 @@ def job(config: Config, fed: Federation, payload: Payload, client_state: None, d
     def finish(model: Params, trained: LocalResult) -> ClientResult:
         return ClientResult(upload=pack("model", model) | loss, model=model, loss=trained.loss)
 
-    return LocalJob(module, received, finish)
+    return LocalJob(module, received, finish, ahead=loss)
 
 
 @torch.no_grad()
@@ -86,21 +86,25 @@ def mean_loss(module: nn.Module, data: ClientData, rng: Rng) -> Tensor:
 
 def server(config: Config, fed: Federation, state: fedavg.State, uploads: Sequence[Upload], rng: Rng) -> fedavg.State:
     """The step of Algorithm 2."""
-    models = [unpack("model", u.payload) for u in uploads]
-    losses = [float(u.payload["loss"]) for u in uploads] if config.q > 0 else []
+    losses = [float(u.payload["loss"]) for u in ahead(uploads)] if config.q > 0 else []
+    models = (unpack("model", u.payload) for u in uploads)
     return fedavg.State(fair_step(config.q, config.lr, state.model, models, losses))
 
 
-def fair_step(q: float, lr: float, old: Params, models: Sequence[Params], losses: Sequence[float]) -> Params:
+def fair_step(q: float, lr: float, old: Params, models: Iterable[Params], losses: Sequence[float]) -> Params:
     """The new global model from the old one, the clients' models and F_k (not needed where q is 0). Running statistics
-    move as the weights do."""
+    move as the weights do. Goes over the models once, and keeps none."""
     if q == 0:
         return average((model, 1.0) for model in models)
     measured = torch.tensor(losses, dtype=torch.float64) + EPSILON
-    apart = torch.stack([_squared_distance(old, model) for model in models])
     weights = (measured / measured.max()) ** q
-    stays = q / lr * (weights / measured * apart).sum()
-    return average([*zip(models, weights.tolist(), strict=True), (old, float(stays))])
+    found, apart = WeightedSum(), []
+    for model, weight in zip(models, weights.tolist(), strict=True):
+        found.add(model, weight)
+        apart.append(_squared_distance(old, model))
+    stays = q / lr * (weights / measured * torch.stack(apart)).sum()
+    found.add(old, float(stays))
+    return found.mean()
 
 
 def _squared_distance(a: Params, b: Params) -> Tensor:
@@ -121,6 +125,7 @@ METHOD = caching(
         download=fedavg.download,
         job=job,
         server=server,
+        one_pass=True,
         # FedAvg weighs clients by size: the two agree where all are of one size.
         limits=(Limit({"q": 0, "partition": "iid"}, equals="fedavg", other={"partition": "iid"}),),
     )

@@ -10,7 +10,7 @@ import copy
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -26,6 +26,8 @@ from search_spaces.parameter import Value
 from trainables import own_metrics, registry
 from trainables.federation import ClientData, FederationConfig
 from trainables.kernels.recorded_steps import cuda_graph
+from trainables.local import LocalJob
+from trainables.local import trained as trained_alone
 from trainables.method import Method, stackable
 from trainables.models.precision import arithmetic
 from trainables.params import WeightedSum, count_bytes, equal, is_same, put, versions
@@ -89,6 +91,8 @@ class _ClientCall:
     client_state: Any
     data: ClientData
     rng: Rng
+    #: What it trains, where that was made before its turn.
+    job: LocalJob | None = None
 
 
 @dataclass
@@ -340,10 +344,19 @@ class Simulation:
         """The uploads for a server that goes over them once: each client trains when the server asks for its upload, is
         measured, and what it has handed back is let go of: two uploads are there at most."""
         cohort, device, evaluates = self._cohort(), self.fed.device, self._evaluates(self.progress.round + 1)
+        calls: Iterable[_ClientCall] = self._clients(cohort, trained.down)
+
+        def ahead() -> list[Upload]:
+            nonlocal calls
+            started = _now(device)
+            jobs = [(call, self._job(call)) for call in calls]
+            calls = [replace(call, job=job) for call, job in jobs]
+            trained.seconds += _now(device) - started
+            return [Upload(call.data.client, job.ahead) for call, job in jobs]
 
         def each() -> Iterator[Upload]:
             started = _now(device)
-            for call in self._clients(cohort, trained.down):
+            for call in calls:
                 client, result = call.data.client, self._client(call)
                 ended = _now(device)
                 trained.seconds += ended - started
@@ -355,7 +368,7 @@ class Simulation:
                 del result
                 started = _now(device)
 
-        return OnePass(sum(share > 0 for share in cohort.step_shares), each())
+        return OnePass(sum(share > 0 for share in cohort.step_shares), each(), ahead)
 
     def _tasks(self, down: Counter[str]) -> dict[int, Task]:
         """What the next round's clients train, by client; counts what is sent to them."""
@@ -377,16 +390,24 @@ class Simulation:
                 rng = self.fed.rng.child("round", t, "client", client)
                 yield _ClientCall(payload, self.progress.client_states.get(client), data, rng)
 
-    def _task(self, call: _ClientCall) -> Task:
+    def _job(self, call: _ClientCall) -> LocalJob:
         """What a client trains."""
         assert self.method.job is not None
-        job = self.method.job(self.config, self.fed, call.payload, call.client_state, call.data, call.rng)
+        if call.job is not None:
+            return call.job
+        return self.method.job(self.config, self.fed, call.payload, call.client_state, call.data, call.rng)
+
+    def _task(self, call: _ClientCall) -> Task:
+        """What a client trains, and on what."""
+        job = self._job(call)
         return Task(self.config, job, job.data or call.data, call.rng)
 
     def _client(self, call: _ClientCall) -> ClientResult:
         """What a client hands back after its training."""
         if self.graphs is not None:
             return self.graphs.train(self._task(call))
+        if call.job is not None:
+            return trained_alone(self.config, call.job, call.data, call.rng)
         return self.method.client(self.config, self.fed, call.payload, call.client_state, call.data, call.rng)
 
     def leaks(self, images: int, watch: attack.Watcher | None = None) -> list[attack.Leak]:

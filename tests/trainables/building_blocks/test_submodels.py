@@ -13,6 +13,7 @@ import torch
 from tests.contracts.test_methods import values_for
 from trainables import models
 from trainables.building_blocks import submodels
+from trainables.building_blocks.submodels import Part
 from trainables.federation import Federation, budgets
 from trainables.methods import feddropout, fedrolex, heterofl
 from trainables.params import put, take
@@ -95,7 +96,7 @@ def test_extracted_tensors_fit_the_narrow_model_and_merging_them_back_changes_no
         chosen = method.channels(fed, 2, client)
         part = submodels.extract(fed, full, chosen)
         put(fed.network(fed.widths[client]), part)  # raises where names or shapes do not fit
-        parts.append((chosen, part, float(fed.sizes[client])))
+        parts.append(Part(chosen, part, float(fed.sizes[client])))
     merged = submodels.merge(fed, full, parts)
     for name in full:
         np.testing.assert_allclose(merged[name].numpy(), full[name].numpy(), rtol=1e-6, atol=1e-9)
@@ -106,7 +107,7 @@ def test_sums_of_an_average_run_in_float64() -> None:
     fed = federation(widths=(1.0, 1.0, 1.0))
     full = fed.initial_params()
     chosen = heterofl.channels(fed, 1, 0)
-    parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0**24, 1.0, 1.0)]
+    parts = [Part(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0**24, 1, 1)]
     assert float(submodels.merge(fed, full, parts)["head.bias"][0]) == (2**24 + 2) / 3 == 5592406
 
 
@@ -116,7 +117,7 @@ def test_weights_and_products_of_an_average_are_float64_as_well() -> None:
     full, weights = fed.initial_params(), (0.1, 0.7, 0.3)
     chosen = [heterofl.channels(fed, 1, client) for client in range(3)]
     trained = [submodels.extract(fed, fed.initial_params("trained", i), c) for i, c in enumerate(chosen)]
-    merged = submodels.merge(fed, full, list(zip(chosen, trained, weights, strict=True)))["convs.0.weight"]
+    merged = submodels.merge(fed, full, map(Part, chosen, trained, weights))["convs.0.weight"]
     total, held = np.zeros(merged.shape), np.zeros(merged.shape)
     for part, weight in zip(trained, weights, strict=True):
         values = part["convs.0.weight"].numpy().astype(np.float64)
@@ -128,8 +129,9 @@ def test_weights_and_products_of_an_average_are_float64_as_well() -> None:
 def test_rows_of_classes_belong_to_the_last_of_several_linear_layers() -> None:
     fed = federation("lenet5", widths=(1.0, 1.0, 1.0))
     full, chosen = fed.initial_params(), heterofl.channels(fed, 1, 0)
-    parts = [(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0) for value in (2.0, 4.0)]
-    merged = submodels.merge(fed, full, parts, [torch.tensor([True, True, False, False])] * 2)
+    owned = torch.tensor([True, True, False, False])
+    parts = [Part(chosen, {k: torch.full_like(v, value) for k, v in full.items()}, 1.0, owned) for value in (2.0, 4.0)]
+    merged = submodels.merge(fed, full, parts)
     apart = {name for name, tensor in merged.items() if not bool((tensor == 3).all())}
     assert apart == {"head.2.weight", "head.2.bias"}
 

@@ -91,7 +91,8 @@ def test_a_sub_models_statistics_are_cut_and_put_back_with_their_channels(toy: P
         for statistic in ("running_mean", "running_var"):
             assert cut[f"norm1.{statistic}"].tolist() == [float(c) + 1 for c in channels]
             assert torch.equal(cut[f"norm2.{statistic}"], full[f"norm2.{statistic}"])
-        parts.append((chosen, cut | {"norm1.running_var": torch.full((len(channels),), value)}, weight))
+        trained = cut | {"norm1.running_var": torch.full((len(channels),), value)}
+        parts.append(submodels.Part(chosen, trained, weight))
     merged = submodels.merge(s.fed, full, parts)
     expected = [float(c) + 1 for c in range(16)]
     for c, value in ((1, 100.0), (4, 100.0), (15, 100.0), (7, 200.0), (3, (30 * 100 + 10 * 200) / 40)):

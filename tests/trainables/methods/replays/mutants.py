@@ -97,8 +97,8 @@ _TABLE = {
     ("dfrd::test_dfrd[fedrolex]", "distillation_bases.py"): [
         (
             "the base averages with the next round's windows",
-            "channels(fed, now, u.client)",
-            "channels(fed, now + 1, u.client)",
+            "channels(fed, now, client)",
+            "channels(fed, now + 1, client)",
         ),
     ],
     ("dfrd::test_dfrd[fedrolex]", "server_distillation.py"): [
@@ -202,8 +202,8 @@ _TABLE = {
     ("submodels::test_methods_with_submodels[fedrolex]", "partial_training.py"): [
         (
             "FedRolex averages with the next round's windows",
-            "channels(config, fed, now, u.client)",
-            "channels(config, fed, now + 1, u.client)",
+            "channels(config, fed, now, client)",
+            "channels(config, fed, now + 1, client)",
         ),
         (
             "FedRolex cuts with the last round's windows",
@@ -218,8 +218,8 @@ _TABLE = {
     ("submodels::test_methods_with_submodels[feddropout]", "partial_training.py"): [
         (
             "Federated Dropout averages with another draw",
-            "channels(config, fed, now, u.client)",
-            "channels(config, fed, now + 1, u.client)",
+            "channels(config, fed, now, client)",
+            "channels(config, fed, now + 1, client)",
         ),
         (
             "rows of the head count from clients without the class",
@@ -291,8 +291,8 @@ _TABLE = {
         ("the mentee learns at the mentor's rate", "config.mentee_lr / config.lr", "1.0"),
         (
             "the server forgets to truncate",
-            "compressed(mean, energy(config, fed, state.round + 1))",
-            'pack("model", mean)',
+            "compressed(total.mean(), energy(config, fed, state.round + 1))",
+            'pack("model", total.mean())',
         ),
         (
             "the map starts anew every round",
@@ -383,7 +383,11 @@ _TABLE = {
         ("the proximal term is not halved", "mu / 2 *", "mu *"),
     ],
     ("averages::test_qffl", "qffl.py"): [
-        ("losses are given to the wrong clients", '["loss"]) for u in uploads]', '["loss"]) for u in uploads[::-1]]'),
+        (
+            "losses are given to the wrong clients",
+            '["loss"]) for u in ahead(uploads)]',
+            '["loss"]) for u in ahead(uploads)[::-1]]',
+        ),
     ],
     ("averages::test_fedgkd[average-True-teacher_first]", "fedgkd.py"): [
         (
@@ -477,8 +481,8 @@ _TABLE = {
         ("clients are weighed alike", "fed.sizes[u.client])", "1)"),
     ],
     ("servers::test_fednova[0.5]", "fednova.py"): [
-        ("momentum does not count as work", "len(trained.drawn), config.momentum", "len(trained.drawn), 0"),
-        ("the old model has no share", "(old, total - sum(shares))", "(old, 0.0)"),
+        ("momentum does not count as work", "accumulated(steps, config.momentum)", "accumulated(steps, 0)"),
+        ("the old model has no share", "sum(sizes) - sum(counts))", "0.0)"),
         ("the mean work weighs clients alike", "sum(n * (a - first)", "sum(total / len(sizes) * (a - first)"),
     ],
 }
