@@ -91,7 +91,7 @@ class Standin:
             for seed in self.seeds
         ]
 
-    def save(self, path: str | Path) -> tuple[str, ...]:
+    def save(self, path: str | Path, *, merged: bool = False) -> tuple[str, ...]:
         Path(path).write_text(str(self.round))
         return ()
 

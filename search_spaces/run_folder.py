@@ -26,7 +26,8 @@ reads it.
         checkpoint         a complete round, all seeds. When the trial has ended it is the last one where the trial may
                            go on with more rounds (`fedtune extend --rounds`), else the word `ended`
         states-<number>    what clients keep from round to round, of a method that has such: written once each, and
-                           listed by the checkpoint (`trainables.simulation.client_files`)
+                           listed by the checkpoint (`trainables.simulation.client_files`); of a trial that has ended
+                           one file, where it may go on
         log.txt            what the trial printed, and tracebacks
         confusion.json     final runs only: {"<seed>": {"round": the last one, "test": [[samples of class i that the
                            global model takes for class j]], "validation": the same of that share}}

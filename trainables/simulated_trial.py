@@ -184,7 +184,8 @@ class SimulatedTrial:
             self._folder.save_images(self._completed, self._simulation.images())
         if self._reason == "completed" and self._job.keep_models:
             self._folder.save_confusion(self._simulation.confusion())
-        self._folder.save_checkpoint(self._simulation, last=self._reason is not None)
+        stays = self._reason == "completed" and self._job.extendable
+        self._folder.save_checkpoint(self._simulation, last=self._reason is not None, stays=stays)
 
     def _decide(self, last: Sequence[Row]) -> None:
         """Whether the trial ends here, from the last round's rows."""

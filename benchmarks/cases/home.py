@@ -31,7 +31,7 @@ CHECKPOINT = 11 * 4 * 61_706
 class Heavy(Standin):
     """A stand-in whose checkpoint has a federation's size."""
 
-    def save(self, path: str | Path) -> tuple[str, ...]:
+    def save(self, path: str | Path, *, merged: bool = False) -> tuple[str, ...]:
         Path(path).write_bytes(f"{self.round}\n".encode().ljust(CHECKPOINT, b"\0"))
         return ()
 

@@ -175,6 +175,12 @@ def rounds_of_values(values: Mapping[str, Value], e: Experiment) -> str | None:
     return None
 
 
+def may_go_on(part: Part, values: Mapping[str, Value]) -> bool:
+    """Whether a trial of the run with these values, all by key, may go on with more rounds once it has run its own
+    (`fedtune extend --rounds`)."""
+    return rounds_of_run(part.folder, part.experiment) is None and rounds_of_values(values, part.experiment) is None
+
+
 def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
     """Empties the checkpoint of a trial that has ended, as the study says, and removes what its clients kept, unless
     `fedtune extend --rounds` may let it go on: that may be the models of all clients. Whoever needs the rounds once
@@ -187,10 +193,10 @@ def drop_checkpoint(part: Part, trial: FrozenTrial) -> None:
     if run_folder.has_ended(folder):
         run_folder.remove_states(folder)
         return
-    if trial.state.name == "COMPLETE" and rounds_of_run(part.folder, part.experiment) is None:
-        values = {**part.experiment.values, **part.space.values(trial.params)}
-        if rounds_of_values(values, part.experiment) is None:
-            return
+    if trial.state.name == "COMPLETE" and may_go_on(
+        part, {**part.experiment.values, **part.space.values(trial.params)}
+    ):
+        return
     if trial.state.is_finished():
         files.replace(checkpoint, run_folder.OVER)
         run_folder.remove_states(folder)

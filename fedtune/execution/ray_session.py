@@ -20,6 +20,7 @@ from ray.tune.search import Searcher
 from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions.confirmation import late
 from fedtune.decisions.prices import forecast
+from fedtune.execution.outcome import may_go_on
 from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.ray_hooks import (
     EndedTrials,
@@ -211,6 +212,7 @@ class TuneSession(UnsavedSearcher):
             values=complete,
             seeds=proposal.seeds,
             ended=proposal.ended,
+            extendable=may_go_on(proposal.part, complete),
             metrics=e.metric,
             signs=e.signs,
             rule=proposal.rule,

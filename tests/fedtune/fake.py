@@ -76,7 +76,7 @@ class Fake:
             rows.append(row)
         return rows
 
-    def save(self, path: str | Path) -> tuple[str, ...]:
+    def save(self, path: str | Path, *, merged: bool = False) -> tuple[str, ...]:
         Path(path).write_text(json.dumps([self.round, self.state.hex()]))
         return ()
 

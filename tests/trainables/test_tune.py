@@ -183,7 +183,7 @@ def test_an_unwritable_folder_interrupts_and_is_not_scored(tmp_path: Path) -> No
 def test_a_disk_that_fills_up_interrupts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial({"job": job(tmp_path / "t")})
 
-    def full(self: Fake, path: Path) -> None:
+    def full(self: Fake, path: Path, *, merged: bool = False) -> None:
         raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's way of saying it
 
     monkeypatch.setattr(Fake, "save", full)
@@ -196,7 +196,7 @@ def test_fast_rounds_are_not_all_checkpointed(tmp_path: Path, monkeypatch: pytes
     saves: list[int] = []
     true = Fake.save
 
-    def slow(self: Fake, path: Path) -> None:
+    def slow(self: Fake, path: Path, *, merged: bool = False) -> None:
         import time
 
         time.sleep(0.05)

@@ -6,7 +6,8 @@ stays until one of a later round is in its place; a newer file that no checkpoin
 Who puts a checkpoint in its place removes the others afterwards (`trainables.worker.trial_folder`).
 
 A file of which less than half is still needed is given up, and what is needed of it goes into the new one too. So there
-is at most twice as much on the disk as clients keep, and at most `MOST` files.
+is at most twice as much on the disk as clients keep, and at most `MOST` files. What a trial leaves that has ended and
+may go on with more rounds is one file, of what clients keep alone.
 """
 
 from __future__ import annotations
@@ -37,9 +38,12 @@ class ClientFiles:
         #: Lengths of the files, of what they held at first.
         self._lengths: dict[str, int] = {}
 
-    def save(self, folder: Path, now: Mapping[Key, Any]) -> tuple[dict[str, Any], dict[Key, Any]]:
-        """Saves in `folder` what is not there of `now`. Returns the list for the checkpoint, and what was written and
-        read back where that spares memory, as trees. Raises `OSError`."""
+    def save(
+        self, folder: Path, now: Mapping[Key, Any], *, merged: bool = False
+    ) -> tuple[dict[str, Any], dict[Key, Any]]:
+        """Saves in `folder` what is not there of `now`; `merged`: into one file that holds nothing else, as the trial
+        has ended. Returns the list for the checkpoint, and what was written and read back where that spares memory, as
+        trees. Raises `OSError`."""
         if folder != self._folder:
             self._saved, self._lengths = {}, {}
         self._folder = folder
@@ -48,7 +52,9 @@ class ClientFiles:
         for _, name, length in kept.values():
             needed[name] += length
         lengths = {name: self._lengths[name] for name, length in needed.items() if 2 * length > self._lengths[name]}
-        if len(lengths) >= MOST:
+        is_one = len(lengths) <= 1 and len(kept) == len(now) and all(n in lengths for n in needed if needed[n])
+        is_one = is_one and sum(needed.values()) == sum(lengths.values())
+        if len(lengths) >= MOST or (merged and not is_one):
             lengths = {}
         saved = {key: known for key, known in kept.items() if known[1] in lengths}
         mapped: dict[Key, Any] = {}
@@ -58,7 +64,9 @@ class ClientFiles:
             of_each = {key: max(1, checkpoint.count_bytes(tree)) for key, tree in written.items()}
             lengths[name] = sum(of_each.values())
             saved |= {key: (now[key], name, length) for key, length in of_each.items()}
-            if lengths[name] >= checkpoint.MAPPED and checkpoint.on_cpu(written):
+            if merged:
+                checkpoint.page_out({key: tree for key, tree in written.items() if key in kept})
+            elif lengths[name] >= checkpoint.MAPPED and checkpoint.on_cpu(written):
                 mapped = checkpoint.load(folder / name)
         self._saved, self._lengths = saved, lengths
         listed = [(*key, saved[key][1], saved[key][2]) for key in now]

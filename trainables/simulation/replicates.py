@@ -60,11 +60,12 @@ class Replicates:
         trained = trained_together(self.simulations)
         return [s.run_round(trained.pop(s, None)) for s in self.simulations]
 
-    def save(self, path: str | Path) -> list[str]:
+    def save(self, path: str | Path, *, merged: bool = False) -> list[str]:
         """Writes everything that the next round depends on, atomically. What clients keep goes into files beside
-        `path`, whose names are returned; those that are not among them are needed no longer."""
+        `path`, whose names are returned; those that are not among them are needed no longer. `merged`: there is then
+        one such file, which holds nothing else."""
         now = self._of_clients()
-        listed, mapped = self._client_files.save(Path(path).parent, now)
+        listed, mapped = self._client_files.save(Path(path).parent, now, merged=merged)
         states = [s.save() for s in self.simulations]
         checkpoint.save(
             Path(path), {"version": _VERSION, "seeds": self.seeds, "simulations": states, "clients": listed}

@@ -246,9 +246,9 @@ class SentFolder(TrialFolder):
         super().append(rows)
         self.send()
 
-    def save_checkpoint(self, simulation: Resumable, *, last: bool) -> None:
+    def save_checkpoint(self, simulation: Resumable, *, last: bool, stays: bool = False) -> None:
         saved_at = self._saved_at
-        super().save_checkpoint(simulation, last=last)
+        super().save_checkpoint(simulation, last=last, stays=stays)
         if self._saved_at != saved_at:
             self.send()
             if last:  # what ended is at home before the driver hears of it

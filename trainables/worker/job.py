@@ -54,6 +54,8 @@ class Job:
     code: tuple[Code, ...] = ()
     #: The trial had ended and its rows are damaged, so it is computed again.
     ended: bool = False
+    #: Once it has run all its rounds it may go on with more (`fedtune extend --rounds`), so that its checkpoint stays.
+    extendable: bool = False
     #: What simulates; tests put a cheap stand-in here.
     simulate: Callable[..., Any] | None = None
     #: Further trials that the same process simulates, as one bundle with this one. All have the same shares.

@@ -56,8 +56,8 @@ class Resumable(Protocol):
     @property
     def round(self) -> int: ...
 
-    def save(self, path: str | Path) -> Sequence[str]:
-        """Saves it, and returns the names of the files beside `path` that belong to it."""
+    def save(self, path: str | Path, *, merged: bool = False) -> Sequence[str]:
+        """Saves it, and returns the names of the files beside `path` that belong to it: `merged` as few as can be."""
 
     def load(self, path: str | Path) -> Sequence[str]:
         """Goes on from there, and returns the same."""
@@ -145,16 +145,16 @@ class TrialFolder:
         """Adds a round's rows to `rounds.jsonl`."""
         rounds_jsonl.append(self.path / ROUNDS, rows)
 
-    def save_checkpoint(self, simulation: Resumable, *, last: bool) -> None:
+    def save_checkpoint(self, simulation: Resumable, *, last: bool, stays: bool = False) -> None:
         """Saves the round that has just ended: always where it is the trial's `last` or first, else after
-        `between_checkpoints`."""
+        `between_checkpoints`. `stays`: the checkpoint will be there for as long as the run, and is made small."""
         due = time.monotonic() - self._saved_at >= between_checkpoints(self._save_cost)
         if not due and not last:
             return
         started = time.monotonic()
         path = self.path / CHECKPOINT
         with _disk(path), files.replacing(path, durable=True) as temporary:
-            needed = simulation.save(temporary)
+            needed = simulation.save(temporary, merged=stays)
             # The rows first: a power cut must not leave a checkpoint without the rounds before it.
             files.sync(self.path / ROUNDS)
         remove_states(self.path, needed)

@@ -13,7 +13,7 @@ from analysis.runs import Run, load_run
 from fedtune.api.extend import changes, longer, told
 from fedtune.cli import main
 from fedtune.decisions.history import Part
-from fedtune.execution.outcome import drop_checkpoint
+from fedtune.execution.outcome import drop_checkpoint, may_go_on
 from fedtune.options import ExtendRequest
 from fedtune.planning.resumption import space_of
 from fedtune.record.experiment import Experiment
@@ -213,6 +213,7 @@ def test_a_checkpoint_stays_where_a_trial_may_go_on(tmp_path: Path, edits: dict[
         (places[trial.number] / "states-7").touch()
         drop_checkpoint(part, trial)
         drop_checkpoint(part, trial)
+        assert may_go_on(part, {**part.experiment.values, **part.space.values(trial.params)}) == bool(kept)
     states = {trial.number: trial.state.name for trial in run.frozen}
     assert set(states.values()) == {"COMPLETE", "PRUNED"}
     there = [number for number, place in places.items() if not run_folder.has_ended(place)]

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 import torch
 
+from fedtune.decisions.early_stopping import Never
 from search_spaces import run_folder
-from tests.contracts.test_methods import values_for
+from tests.contracts.test_methods import untimed, values_for
+from trainables.simulated_trial import SimulatedTrial
 from trainables.simulation import checkpoint, client_files, rounds
 from trainables.simulation.client_files import ClientFiles, Key
 from trainables.simulation.replicates import Replicates
 from trainables.worker import trial_folder
-from trainables.worker.rounds_jsonl import Damaged
+from trainables.worker.job import Job
+from trainables.worker.rounds_jsonl import Damaged, read_rows
 from trainables.worker.trial_folder import TrialFolder
 
 CPU = torch.device("cpu")
@@ -63,6 +66,22 @@ def test_there_are_never_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert all(torch.equal(found[key]["w"], now[key]["w"]) for key in now)
 
 
+def test_what_an_ended_trial_leaves_is_one_file_of_what_is_kept(tmp_path: Path) -> None:
+    files, now = ClientFiles(), states(*range(6))
+    files.save(tmp_path, now)
+    now |= states(0, 1, value=10.0)
+    assert len(files.save(tmp_path, now)[0]["files"]) == 2
+    listed, _ = files.save(tmp_path, now, merged=True)
+    assert listed["files"] == {"states-3": 6 * 32}
+    assert checkpoint.load(tmp_path / "states-3").keys() == now.keys()
+    found = client_files.read(tmp_path, listed)
+    assert list(found) == list(now) and all(torch.equal(found[key]["w"], now[key]["w"]) for key in now)
+    assert files.save(tmp_path, now, merged=True)[0] == listed and len(names(tmp_path)) == 3, "it is one already"
+    now |= states(5, value=20.0)  # of the one file more than half is needed, and not all
+    assert files.save(tmp_path, now, merged=True)[0]["files"] == {"states-4": 6 * 32}
+    assert ClientFiles().save(tmp_path, {}, merged=True)[0] == {"files": {}, "clients": []}
+
+
 def test_a_list_that_names_another_file_is_refused(tmp_path: Path) -> None:
     listed, _ = ClientFiles().save(tmp_path, states(0))
     with pytest.raises(ValueError, match="a trial has no file"):
@@ -82,12 +101,14 @@ class Killed(BaseException):
     """Ends a trial where a process would have been killed."""
 
 
+@pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize(("at", "mapped"), [("states", False), ("checkpoint", True), ("removal", False)])
 def test_a_kill_at_any_moment_changes_nothing(
-    at: str, mapped: bool, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at: str, mapped: bool, stays: bool, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed once the states of round 3 are written, once its checkpoint is, before what it needs no longer is removed:
-    round 4 holds the same bits. Mapped, the states are read from the files, which never change."""
+    round 4 holds the same bits. Mapped, the states are read from the files, which never change. `stays`: round 3 was
+    the last one, so that all states went into one file, and round 4 is run after an extension."""
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     monkeypatch.setattr(checkpoint, "MAPPED", 0 if mapped else math.inf)
     whole = made(toy)
@@ -100,7 +121,7 @@ def test_a_kill_at_any_moment_changes_nothing(
             folder.resume(trial, (3, 4))
             while trial.round < until:
                 folder.append(trial.step())
-                folder.save_checkpoint(trial, last=False)
+                folder.save_checkpoint(trial, last=False, stays=stays and trial.round >= 3)
         finally:
             folder.close()
         return trial
@@ -130,11 +151,41 @@ def test_a_kill_at_any_moment_changes_nothing(
     gone_on = go_on(4)
     assert same(kept(gone_on), kept(whole))
     assert set(names(place)) == set(checkpoint.load(place / "checkpoint")["clients"]["files"])
+    assert not stays or len(names(place)) == 1
     before = {name: (place / name).read_bytes() for name in names(place)}
     for s in gone_on.simulations:
         for tensor in s.progress.client_states[next(iter(s.progress.client_states))].control.values():
             tensor.add_(1.0)
     assert before == {name: (place / name).read_bytes() for name in names(place)}
+
+
+@pytest.mark.parametrize("extendable", [True, False])
+def test_a_trial_that_may_go_on_leaves_one_file_and_goes_on_to_the_same_rounds(
+    extendable: bool, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial of four rounds, and one of seven; then the first has three more."""
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
+
+    def ran(name: str, rounds: int) -> Path:
+        values, folder = values_for("scaffold", toy, clients=8, active_clients=2, rounds=rounds), tmp_path / name
+        job = Job(0, str(folder), "scaffold", values, (3,), ("global_accuracy",), (1,), Never(), extendable=extendable)
+        trial = SimulatedTrial(job, False, lambda *asked: None)
+        while not (result := trial.step())["done"]:
+            pass
+        assert result["ending"].stop_reason == "completed"
+        return folder
+
+    short, long = ran("short", 4), ran("long", 7)
+    assert (len(names(short)) == len(names(long)) == 1) == extendable
+    found = checkpoint.load(short / "checkpoint")["clients"]
+    if extendable:
+        held = checkpoint.load(short / names(short)[0])
+        assert held.keys() == {tuple(place[:3]) for place in found["clients"]} and len(held) > 2
+    ran("short", 7)
+    rows = [[untimed(row) for row in read_rows(folder / "rounds.jsonl")] for folder in (short, long)]
+    assert rows[0] == rows[1] and len(rows[0]) == 7
+    kept = [client_files.read(one, checkpoint.load(one / "checkpoint")["clients"]) for one in (short, long)]
+    assert same(*kept)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -28,7 +28,7 @@ def test_a_cheap_checkpoint_is_not_written_after_each_round(tmp_path: Path, monk
     class Simulation:
         round = 0
 
-        def save(self, path: Path) -> tuple[str, ...]:
+        def save(self, path: Path, *, merged: bool = False) -> tuple[str, ...]:
             nonlocal now
             now += 0.01
             saved.append(self.round)
