@@ -6,7 +6,7 @@
 | `dir_class`    | DFRD     | every class is split over the clients by Dir(ω·1_N); full clients get nothing more    |
 | `dir_client`   | FedMD-CG | every client draws its label distribution from Dir(ω·1_C); equal client sizes         |
 | `dir_dominant` | FedKF    | Dir(ω·1) per class, redrawn until the clients take turns in holding the largest share |
-| `dir_pfl`      | DHF      | `dir_class` with a minimum size of 40; meant for train and test data merged           |
+| `dir_pfl`      | DHF      | `dir_class` with a minimum of 40, or half of n/N; meant for train and test data merged |
 | `pathological` | DHF      | every client sees k classes, in unequal shares                                        |
 | `natural`      | -        | clients exist already: a column of the data says whose sample each is                 |
 
@@ -14,13 +14,15 @@ A recipe decides only how many samples of each class every client gets, a table 
 is a uniform draw that all recipes share. Every sample goes to exactly one client.
 
 Size guard: a table in which a client has fewer than `min_size` samples is drawn again, at most 10 000 times; of more
-than 100 clients less often, so that the time grows with the number of samples and no faster. Then the table that misses
-least is completed (with a warning in the log): a client that has too few gets samples of its own classes, and where
-these do not suffice of others, from the clients that hold most of them.
+than 100 clients less often, so that the time grows with the number of samples and no faster; `dir_dominant`, whose
+tables take longest, of so many only as long as one may still pass. Then the table that misses least is completed
+(with a warning in the log): a client that has too few gets samples of its own classes, and where these do not suffice
+of others (in `pathological` never), from the clients that hold most of them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable
@@ -44,6 +46,9 @@ ROWS = 1_000_000
 FEW = 100
 #: What dir_pfl asks of a client at least, however many there are.
 FEWEST = 2
+#: Where each of so many tables leaves so many clients with too few samples, none will pass: how many these are has
+#: about a Poisson distribution, so that the chance is e⁻⁵⁰, or e⁻²⁵ where two of them always come together.
+SEEN, HOPELESS = 10, 50
 #: So many tables are remembered.
 REMEMBERED = 64
 #: B / (1 − 0.75) for DHF's batch of 10: every client can fill a test batch from its quarter (PFLlib).
@@ -99,7 +104,7 @@ def partition(
     if recipe == "pathological":
         _check_pathological(task)
     if recipe == "dir_pfl":
-        min_size = max(min(max(min_size, PFL_MINIMUM), task.total // clients // 2), FEWEST)
+        min_size = max(min_size, min(PFL_MINIMUM, task.total // clients // 2), FEWEST)
     return _deal(_draw(recipe, task, min_size, rng), labels, rng)
 
 
@@ -154,17 +159,28 @@ def _allowed(recipe: str, task: Task, minimum: int, rng: np.random.Generator) ->
                 f"Use fewer clients, or a min_samples of at most {task.total // task.clients}.",
             )
         )
-    best, least = None, task.total
+    least_shares = _least_shares(task, minimum) if recipe == "pathological" else None
+    if recipe == "pathological" and least_shares is None and _are_consecutive(task):
+        raise UserError(_pathological_would_do(task, minimum))
+    best, least, poor = None, task.total, list[int]()
     for _ in range(max(1, min(DRAWS, ROWS // task.clients))):
         counts = RECIPES[recipe](task, rng)
         if counts is None:
             continue
-        missing = int(np.maximum(minimum - counts.sum(axis=1), 0).sum())
+        lacking = np.maximum(minimum - counts.sum(axis=1), 0)
+        missing = int(lacking.sum())
         if missing == 0:
             return counts, 0
         if missing < least:
             best, least = counts, missing
+        poor.append(int(np.count_nonzero(lacking)))
+        if recipe == "dir_dominant" and task.clients > FEW and len(poor) >= SEEN and min(poor) >= HOPELESS:
+            break
     found = None if best is None else completed(best, minimum, own_only=recipe == "pathological")
+    if best is not None and found is None and least_shares is not None:
+        found = _filled(best, least_shares)
+    if recipe == "pathological" and found is None:
+        raise UserError(_pathological_would_do(task, minimum))
     if best is None or found is None:
         raise UserError(
             sentence(
@@ -293,38 +309,45 @@ def dir_dominant(task: Task, rng: np.random.Generator) -> Counts:
     classes = len(task.sizes)
     blocks = [min(classes, task.clients - start) for start in range(0, task.clients, classes)]
     per_block = np.stack([_rounded(np.array(blocks) / task.clients, int(size), rng) for size in task.sizes], axis=1)
+    whole = len(blocks) - (blocks[-1] < classes)
     rows = []
-    for members, sizes in zip(blocks, per_block, strict=True):
-        shares, places = _in_turn(members, classes, task.omega, rng)
-        # The rounding of `_rounded` for all classes at once: a table is drawn thousands of times.
-        counts = (shares * sizes[:, None]).astype(np.int64)
-        counts[np.arange(classes), places] += sizes - counts.sum(axis=1)
-        rows.append(counts.T)
+    for members, sizes in ((classes, per_block[:whole]), (blocks[-1], per_block[whole:])):
+        shares, places = _in_turn(members, sizes.shape, task.omega, rng)
+        # The rounding of `_rounded` for all classes of all blocks at once: a table is drawn thousands of times.
+        counts = (shares * sizes[:, :, None]).astype(np.int64)
+        block, label = np.indices(sizes.shape)
+        counts[block, label, places] += sizes - counts.sum(axis=2)
+        rows.append(counts.transpose(0, 2, 1).reshape(-1, classes))
     return np.concatenate(rows)
 
 
-def _in_turn(members: int, classes: int, omega: float, rng: np.random.Generator) -> tuple[NDArray[np.float64], Counts]:
-    """A block of `dir_dominant`: the shares of each class `(C, members)`, and who gets what rounding leaves over.
+def _in_turn(
+    members: int, shape: tuple[int, ...], omega: float, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], Counts]:
+    """Blocks of `dir_dominant` with so many members: for a `shape` of (blocks, C), the shares of each class
+    `(blocks, C, members)`, and who gets what rounding leaves over `(blocks, C)`.
 
     From ω = 0.1 on, numpy's Dirichlet draw is gamma draws divided by their sum. Drawing the gammas alone yields the
     same shares bit for bit in a fifth of the time, as most draws are thrown away."""
-    shares, places, had_turn = np.empty((classes, members)), np.empty(classes, dtype=np.int64), set[int]()
+    shares, places = np.empty((*shape, members)), np.empty(shape, dtype=np.int64)
     concentration, by_gamma = np.full(members, omega), omega >= 0.1
-    for label in range(classes):
-        drawn = shares[label]
-        while True:
-            if by_gamma:
-                rng.standard_gamma(omega, out=drawn)
-            else:
-                drawn[:] = rng.dirichlet(concentration)
-            if (largest := int(drawn.argmax())) not in had_turn:
-                break
-        had_turn.add(largest)
-        if len(had_turn) == members:
-            had_turn.clear()
-        places[label] = rng.integers(members)
+    gamma, integers = rng.standard_gamma if by_gamma else None, rng.integers
+    for of_block, place in zip(shares, places, strict=True):
+        had_turn = set[int]()
+        for label, drawn in enumerate(of_block):
+            while True:
+                if gamma is not None:
+                    gamma(omega, out=drawn)
+                else:
+                    drawn[:] = rng.dirichlet(concentration)
+                if (largest := int(drawn.argmax())) not in had_turn:
+                    break
+            had_turn.add(largest)
+            if len(had_turn) == members:
+                had_turn.clear()
+            place[label] = integers(members)
     # Added up from left to right and multiplied by the inverse, as numpy does.
-    return (shares * (1.0 / shares.cumsum(axis=1)[:, -1:]) if by_gamma else shares), places
+    return (shares * (1.0 / shares.cumsum(axis=2)[:, :, -1:]) if by_gamma else shares), places
 
 
 def _rounded(shares: NDArray[np.float64], size: int, rng: np.random.Generator) -> Counts:
@@ -340,19 +363,97 @@ def pathological(task: Task, rng: np.random.Generator) -> Counts:
 
     Where C/k or N·k/C is not whole, late clients may see fewer than k classes; a class always keeps at least one
     client."""
-    classes = len(task.sizes)
-    counts = np.zeros((task.clients, classes), dtype=np.int64)
-    need = np.full(task.clients, task.classes_per_client)
-    for label, size in enumerate(task.sizes):
-        spare = int(need.sum()) - (classes - label - 1)
-        several = min(math.ceil(task.clients * task.classes_per_client / classes), spare)
-        takers = np.flatnonzero(need)[:several]
+    counts = np.zeros((task.clients, len(task.sizes)), dtype=np.int64)
+    for label, (size, takers) in enumerate(zip(task.sizes, _takers(task), strict=True)):
         share = size / len(takers)
         low = int(share / 10)
         given = rng.integers(low, max(int(share), low + 1), size=len(takers) - 1)
         counts[takers, label] = [*given, size - given.sum()]
-        need[takers] -= 1
     return counts
+
+
+def _takers(task: Task) -> list[Counts]:
+    """The clients that hold each class in `pathological`, which no draw decides."""
+    classes, found = len(task.sizes), []
+    need = np.full(task.clients, task.classes_per_client)
+    for label in range(classes):
+        spare = int(need.sum()) - (classes - label - 1)
+        several = min(math.ceil(task.clients * task.classes_per_client / classes), spare)
+        found.append(np.flatnonzero(need)[:several])
+        need[found[-1]] -= 1
+    return found
+
+
+def _first_and_last(task: Task) -> tuple[Counts, Counts, Counts]:
+    """Of every client of `pathological` its first class, its last class, and how many it holds."""
+    first, last, held = np.full(task.clients, -1), np.full(task.clients, -1), np.zeros(task.clients, dtype=np.int64)
+    for label, takers in enumerate(_takers(task)):
+        first[takers] = np.where(held[takers] == 0, label, first[takers])
+        last[takers] = label
+        held[takers] += 1
+    return first, last, held
+
+
+def _are_consecutive(task: Task) -> bool:
+    """Whether each client of `pathological` holds one class after the other; where it does, `_least_shares` finds a
+    table wherever there is one."""
+    first, last, held = _first_and_last(task)
+    return bool((last - first + 1 == held).all())
+
+
+def _least_shares(task: Task, minimum: int) -> Counts | None:
+    """A table in which every client of `pathological` has `minimum` samples of its classes and the rest is nobody's;
+    None where none was found. Class after class goes first to those to whom no later one is left (earliest deadline
+    first)."""
+    counts = np.zeros((task.clients, len(task.sizes)), dtype=np.int64)
+    need, last = np.full(task.clients, minimum), _first_and_last(task)[1]
+    for label, (size, takers) in enumerate(zip(task.sizes, _takers(task), strict=True)):
+        takers = takers[np.argsort(last[takers], kind="stable")]
+        asked = need[takers]
+        counts[takers, label] = np.clip(size - (np.cumsum(asked) - asked), 0, asked)
+        need[takers] -= counts[takers, label]
+    return None if need.any() else counts
+
+
+def _filled(drawn: Counts, least: Counts) -> Counts:
+    """The table `least` with what is left of each class added as it was `drawn`, rounded; the last sample goes where
+    most of the class was."""
+    counts = least.copy()
+    for label, of_class in enumerate(drawn.T):
+        size = int(of_class.sum())
+        left = size - int(least[:, label].sum())
+        added = of_class * left // max(size, 1)
+        added[int(of_class.argmax())] += left - int(added.sum())
+        counts[:, label] += added
+    return counts
+
+
+def _pathological_would_do(task: Task, minimum: int) -> str:
+    """That `pathological` cannot give every client so many samples, and how many clients, and which minimum, it can."""
+
+    def most(low: int, high: int, possible: Callable[[int], bool]) -> int:
+        """The largest number in [low, high] that is possible, where all below it are; `low` where none is."""
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if possible(middle) else (low, middle - 1)
+        return low
+
+    def with_clients(clients: int) -> bool:
+        other = dataclasses.replace(task, clients=clients)
+        return clients * task.classes_per_client >= len(task.sizes) and _least_shares(other, minimum) is not None
+
+    k = task.classes_per_client
+    enough = math.ceil(len(task.sizes) / k)
+    clients = most(enough, task.clients - 1, with_clients) if enough < task.clients else enough
+    least = most(0, minimum - 1, lambda value: _least_shares(task, value) is not None)
+    fixes = [f"{clients} clients"] * with_clients(clients) + [f"a min_samples of at most {least}"] * (least > 0)
+    return sentence(
+        "clients",
+        f"few enough for each to hold at least {minimum} of the {task.total} training samples, of {k} classes alone",
+        task.clients,
+        "partition pathological",
+        f"Use {', '.join([*fixes, 'a larger classes_per_client'])} or another partition.",
+    )
 
 
 def _check_pathological(task: Task) -> None:

@@ -256,6 +256,102 @@ def test_dir_pfl_asks_for_forty() -> None:
     assert min(map(len, parts)) >= 15
 
 
+def test_dir_pfl_gives_what_was_asked_for_where_that_is_more_than_half_an_equal_share() -> None:
+    """n/N/2 is 7 of 60,000 samples and 4,000 clients. A table that gave everybody as much before is the same one."""
+    y = labels(10, 6000)
+    parts = partition("dir_pfl", y, 4000, classes=10, rng=np.random.default_rng(0), omega=0.1, min_size=10)
+    assert min(map(len, parts)) >= 10 and np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(y)))
+    few = labels(10, 30)
+    asked, half = (
+        partition(recipe, few, 10, classes=10, rng=np.random.default_rng(0), omega=50.0, min_size=least)
+        for recipe, least in (("dir_pfl", 20), ("dir_class", 15))
+    )
+    assert all(np.array_equal(*pair) for pair in zip(asked, half, strict=True)) and min(map(len, asked)) >= 20
+    with pytest.raises(UserError, match="clients must be at most 5454, for each to hold at least 11 of the 60000"):
+        partition("dir_pfl", y, 5455, classes=10, rng=np.random.default_rng(0), min_size=11)
+
+
+@pytest.mark.parametrize(
+    ("classes", "each", "clients", "k", "least"),
+    [(10, 60, 53, 2, 11), (10, 60, 37, 3, 16), (7, 100, 33, 2, 21), (10, 6, 8, 2, 7), (3, 50, 13, 1, 11)],
+)
+def test_pathological_refuses_at_once_with_what_would_do(
+    classes: int, each: int, clients: int, k: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first table is drawn; and both the clients and the minimum that it names do, with any seed."""
+    y = labels(classes, each)
+    monkeypatch.setattr(module, "DRAWS", 20)
+
+    def smallest(clients: int, least: int, seed: int = 0) -> int:
+        rng = np.random.default_rng(seed)
+        counts = table(
+            partition("pathological", y, clients, classes=classes, rng=rng, classes_per_client=k, min_size=least),
+            y,
+            classes,
+        )
+        assert ((counts > 0).sum(axis=1) <= k).all()
+        return int(counts.sum(axis=1).min())
+
+    with monkeypatch.context() as patch:
+        patch.setitem(RECIPES, "pathological", lambda task, rng: pytest.fail("a table was drawn"))
+        with pytest.raises(UserError, match="clients must be few enough for each to hold at least") as refused:
+            smallest(clients, least)
+    found = re.search(r"Use (\d+) clients, a min_samples of at most (\d+), a larger", str(refused.value))
+    assert found is not None, str(refused.value)
+    fewer, less = map(int, found.groups())
+    assert fewer < clients and less < least
+    for seed in range(5):
+        assert smallest(fewer, least, seed) >= least and smallest(clients, less, seed) >= less
+    for more in ((fewer + 1, least), (clients, less + 1)):
+        with pytest.raises(UserError):
+            smallest(*more)
+
+
+def test_what_nobody_needs_is_dealt_as_it_was_drawn() -> None:
+    """By hand: class 0 has 12, of which 2 and 1 are needed; of the other 9 client 0 gets 3 (4 of 12), client 1 gets 6.
+    Class 1 has 7, all drawn for client 1; 3 are client 0's, and the other 4 go where they were drawn."""
+    drawn, least = np.array([[4, 0], [8, 7]]), np.array([[2, 3], [1, 0]])
+    assert module._filled(drawn, least).tolist() == [[5, 3], [7, 4]]
+    # Class 0 of 10, 4 needed: 6 · 1/10, 6 · 2/10 and 6 · 7/10 rounded down are 0, 1, 4, and one more goes to the last.
+    assert module._filled(np.array([[1], [2], [7]]), np.array([[4], [0], [0]])).tolist() == [[4], [1], [5]]
+
+
+def test_no_further_table_of_dir_dominant_is_drawn_where_none_will_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def noting(task: Task, rng: np.random.Generator) -> np.ndarray:
+        drawn.append(1)
+        return module.dir_dominant(task, rng)
+
+    monkeypatch.setitem(RECIPES, "dir_dominant", noting)
+    y = labels(10, 600)
+    parts = partition("dir_dominant", y, 1000, classes=10, rng=np.random.default_rng(0), omega=0.1, min_size=5)
+    assert len(drawn) == module.SEEN and min(map(len, parts)) >= 5
+    # Where few clients lack samples, and of a hundred clients ever, all tables are drawn, as they were.
+    monkeypatch.setattr(module, "DRAWS", 30)
+    for clients, least in ((600, 5), (100, 6)):
+        drawn.clear()
+        few = y[: 60 * clients // 6]
+        partition("dir_dominant", few, clients, classes=10, rng=np.random.default_rng(0), omega=0.1, min_size=least)
+        assert len(drawn) == 30
+
+
+def test_a_table_of_dir_dominant_that_passes_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tables miss few samples, or differ much, the first one that passes is the partition."""
+    y = labels(10, 600)
+    misses = [3, 1, 2, 4, 1, 1, 2, 3, 1, 2, 1, 5, 2, 2, 1, 1, 3, 2, 0]
+
+    def missing(task: Task, rng: np.random.Generator) -> np.ndarray:
+        rows = np.full((task.clients, 10), 1)
+        rows[0, : misses.pop(0)] = 0
+        rows[1] += task.sizes - rows.sum(axis=0)
+        return rows
+
+    monkeypatch.setitem(RECIPES, "dir_dominant", missing)
+    partition("dir_dominant", y, 200, classes=10, rng=np.random.default_rng(0), omega=0.1, min_size=10)
+    assert misses == []
+
+
 def test_size_guard_draws_again() -> None:
     y = labels(10, 100)
 
