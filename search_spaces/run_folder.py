@@ -41,8 +41,8 @@ A line of `rounds.jsonl` is {"round": 1.., "seed": int, <metric>: number or null
 `local_accuracies` (null for clients that did not train); of more than a hundred clients these are texts
 (`search_spaces.client_columns`). A metric that was not measured this round (`eval_every`,
 `eval_test`) is absent; one that is not finite is null. What a parameter that is `auto` meant stands beside them:
-`precision`, and `executor` where clients were not trained one after the other. A reader skips a last line without
-newline and keeps the last of two lines for one (round, seed).
+`precision`, `executor` where clients were not trained one after the other, and `server_executor` where the steps of the
+server were recorded. A reader skips a last line without newline and keeps the last of two lines for one (round, seed).
 
 `provenance.json` names the method as people write it (`method_title`), and what decides the last digits of numbers:
 `versions` and the `machine`'s `processor`, `instructions` (those PyTorch uses) and `gpu`. Where a run went on with

@@ -178,9 +178,9 @@ class FederationConfig:
     executor: str = choice(
         "auto",
         ("auto", "loop", "graph", "vmap"),
-        doc="Clients one after the other (loop; graph: their steps, and a server's, recorded as CUDA graphs) or those "
-        "of equal shape as one program (vmap); "
-        "auto: on CUDA, where the method allows it, vmap for small models and graph for others; loop elsewhere.",
+        doc="Clients one after the other (loop; graph: their steps recorded as CUDA graphs) or those of equal shape as "
+        "one program (vmap); auto: on CUDA, where the method allows it, vmap for small models and graph for others; "
+        "loop elsewhere. On CUDA a server's steps are recorded too, unless it is loop that was asked for.",
     )
     own_metrics: str = text(
         "none",
@@ -230,7 +230,7 @@ class Federation:
     scale: float = 255.0
     #: How many tokens there are, where samples are sequences of them.
     vocabulary: int = 0
-    #: Records the steps of a server that can be (`executor: graph`); None: they are taken one by one.
+    #: Records the steps of a server that can be; None: they are taken one by one.
     record: Recorder | None = field(default=None, repr=False, compare=False)
     _networks: dict[object, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 

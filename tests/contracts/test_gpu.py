@@ -34,6 +34,7 @@ from tests.float64 import in_float64, to_float32, to_float64
 from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
 from trainables import models
+from trainables.kernels import recorded_steps
 from trainables.simulation import federated_data
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Row, Simulation
@@ -61,7 +62,10 @@ def test_every_method_and_executor_is_as_exact_as_on_a_processor(name: str, exec
 
 
 @pytest.mark.parametrize(("name", "more"), [(name, more) for name, more, _ in SERVED], ids=str)
-def test_recorded_steps_of_a_server_are_as_exact_as_on_a_processor(name: str, more: dict[str, Any], toy: Path) -> None:
+def test_recorded_steps_of_a_server_are_as_exact_as_on_a_processor(
+    name: str, more: dict[str, Any], toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded_steps, "FEWEST", 2)
     values = values_for(name, toy, **SMALL | STEPS | more)
     assert_as_exact_as_a_processor(name, values, "graph")
 

@@ -31,8 +31,8 @@ from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
 from trainables import models, registry
 from trainables.building_blocks import losses
-from trainables.kernels import convolution, distances, normalisation, pooling, upsampling
-from trainables.simulation import checkpoint, client_files, federated_data
+from trainables.kernels import convolution, distances, normalisation, pooling, recorded_steps, upsampling
+from trainables.simulation import checkpoint, client_files, executors, federated_data, rounds
 from trainables.simulation.cuda_graphs import Graphs
 from trainables.simulation.replicates import Replicates, step_together
 from trainables.simulation.rounds import Row, Simulation
@@ -140,7 +140,7 @@ def test_a_bundle_of_trials(name: str, toy: Path) -> None:
 
 
 #: Enough server steps that most are replayed; what changes what a step reads or what is begun anew.
-STEPS = {"server_iters": 2, "gen_steps": 2, "distill_steps": 3, "server_steps": 4}
+STEPS = {"server_iters": 2, "gen_steps": 2, "distill_steps": 3, "server_steps": 4, "server_epochs": 3}
 WIDTHS = {"rho": 5, "base": "heterofl"}
 SERVED: list[tuple[str, dict[str, Any], int]] = [
     ("dfrd", {"ema_update": "before_distillation", "renormalise_synthetic": True, "distill_momentum": 0.5}, 2),
@@ -151,15 +151,22 @@ SERVED: list[tuple[str, dict[str, Any], int]] = [
     ("dhf", {"gme_interval": 1}, 2),
     ("fedmdcg", {}, 1),
     ("fedcg", {"server_agg": "kd"}, 1),
+    ("fedgen", {"gen_steps": 4}, 1),
+    ("fedgen", {"gen_steps": 4, "teacher": "logits"}, 1),
+    # Eight prototypes in batches of three, three and two.
+    ("fedgh", {"partition": "iid", "server_batch_size": 3}, 2),
+    ("fedtgp", {"partition": "iid", "server_batch_size": 3}, 2),
+    ("fedtgp", {"partition": "iid", "server_batch_size": 8}, 1),
 ]
 
 
 @pytest.mark.parametrize(("name", "more", "graphs"), SERVED, ids=str)
 def test_recorded_steps_of_a_server_are_the_steps_themselves(
-    name: str, more: dict[str, Any], graphs: int, toy: Path
+    name: str, more: dict[str, Any], graphs: int, toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bit for bit, and with all that they read in its place: a replay runs no Python. Each phase is recorded once a
     round, whatever its iterations."""
+    monkeypatch.setattr(recorded_steps, "FEWEST", 2)
     seen = []
 
     def counted(step: Callable[[], None]) -> Callable[[], None]:
@@ -177,6 +184,45 @@ def test_recorded_steps_of_a_server_are_the_steps_themselves(
     assert rows == [untimed(row) for _ in range(2) for row in plain.step()]
     assert same(vars(state), vars(plain.simulations[0].progress.state))
     assert len(seen) == 2 * graphs
+
+
+class Recording:
+    """Stands for `CudaGraphs`: it records as the device does, and notes how many graphs it has and gave back."""
+
+    all: list[Recording] = []
+
+    def __init__(self) -> None:
+        self.held = self.given_back = 0
+        Recording.all.append(self)
+
+    def __call__(self, step: Callable[[], None]) -> Callable[[], None]:
+        self.held += 1
+        return record(step)
+
+    def release(self) -> None:
+        self.given_back, self.held = self.given_back + self.held, 0
+
+
+@pytest.mark.parametrize(("name", "clients"), [("dfrd", "vmap"), ("fedmdcg", "loop"), ("dense", "loop")])
+def test_a_server_is_recorded_by_default(
+    name: str, clients: str, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its clients are trained; a row says both; nothing stays of what was recorded once the round has ended."""
+    monkeypatch.setattr(recorded_steps, "FEWEST", 2)
+    monkeypatch.setattr(executors, "RECORDING", ("pretend",))
+    monkeypatch.setattr(executors, "chosen", lambda *_: clients)
+    monkeypatch.setattr(rounds, "CudaGraphs", Recording)
+    monkeypatch.setattr(Recording, "all", [])
+    values = values_for(name, toy, **SMALL | STEPS)
+    with pretending():
+        device = Simulation(name, values, 3, torch.device(DEVICE))
+        found = [untimed(device.run_round()) for _ in range(2)]
+        Simulation(name, values | {"executor": "loop"}, 3, torch.device(DEVICE))
+    (recording,) = Recording.all
+    assert recording.held == 0 and recording.given_back == 2 * (1 if name == "fedmdcg" else 2)
+    said = {"server_executor": "graph"} | ({} if clients == "loop" else {"executor": clients})
+    plain = Simulation(name, values | {"executor": clients}, 3, CPU)
+    assert found == [untimed(plain.run_round()) | said for _ in range(2)]
 
 
 def test_a_step_that_reads_what_was_exchanged_since_it_was_recorded_is_noticed() -> None:

@@ -30,7 +30,7 @@ from trainables.building_blocks.split_model import feature_generator, head_modul
 from trainables.federation import Federation
 from trainables.generators.feature import FeatureGenerator
 from trainables.kernels.optimisers import Adam
-from trainables.kernels.recorded_steps import RecordedStep, memory
+from trainables.kernels.recorded_steps import memory, recorded
 from trainables.local import LocalTraining
 from trainables.params import average, on, put, take, unpack
 from trainables.rng import Rng
@@ -202,7 +202,7 @@ def aggregate(
     def changed() -> list[Tensor]:
         return [*learner.state_dict().values(), *classifier.state_dict().values(), *memory(adam)]
 
-    taken = step if fed.record is None else RecordedStep(step, changed, fed.record)
+    taken = recorded(step, changed, fed.record, config.server_steps)
     for given in teachers.batches(probabilities, rng):
         taken(*given)
     return take(learner), take_head(classifier)

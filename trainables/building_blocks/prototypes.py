@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from search_spaces.parameter import integer
 from trainables.building_blocks.parameter_kinds import sgd_lr
 from trainables.federation import ClientData, Federation
+from trainables.kernels.optimisers import SGD
+from trainables.kernels.recorded_steps import recorded
 from trainables.models import Model
 from trainables.params import WeightedSum, unpack
 from trainables.rng import Rng
@@ -168,3 +170,31 @@ def passes(config: PrototypePasses, samples: int, fed: Federation, rng: Rng) -> 
     orders = [torch.randperm(samples, generator=generator) for _ in range(config.server_epochs)]
     for order in torch.stack(orders).to(fed.device) if orders else ():
         yield from order.split(config.server_batch_size)
+
+
+def learn(
+    config: PrototypePasses,
+    rows: Tensor,
+    labels: Tensor,
+    module: nn.Module,
+    loss_of: Callable[[Tensor, Tensor], Tensor],
+    fed: Federation,
+    rng: Rng,
+) -> None:
+    """The server's SGD steps on `module` along `loss_of` of prototypes `(B, p)` and their classes `(B,)`, drawn from
+    all, `(n, p)` and `(n,)`. Steps on batches of each size are recorded by themselves."""
+    optimiser = SGD(module.parameters(), lr=config.server_lr)
+
+    def step(rows: Tensor, labels: Tensor) -> None:
+        optimiser.zero_grad(set_to_none=True)
+        loss_of(rows, labels).backward()
+        optimiser.step()
+
+    whole, rest = divmod(len(rows), config.server_batch_size)
+    in_a_pass = {config.server_batch_size: whole, rest: 1}
+    taken = {
+        size: recorded(step, lambda: module.state_dict().values(), fed.record, times * config.server_epochs)
+        for size, times in in_a_pass.items()
+    }
+    for chosen in passes(config, len(rows), fed, rng):
+        taken[len(chosen)](rows[chosen], labels[chosen])

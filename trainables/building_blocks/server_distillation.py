@@ -19,7 +19,7 @@ from trainables.building_blocks.parameter_kinds import adam_lr, sgd_lr, temperat
 from trainables.federation import Federation
 from trainables.generators import MERGE_OPS, Generator
 from trainables.kernels.optimisers import SGD, Adam
-from trainables.kernels.recorded_steps import RecordedStep, memory
+from trainables.kernels.recorded_steps import memory, recorded
 from trainables.params import on, put
 from trainables.rng import Rng
 from trainables.wire import Params
@@ -260,7 +260,7 @@ class Phases:
         self._for_generator = self.draws("generator")
         self._for_student = self._for_generator if config.share_noise else self.draws("distillation")
         self._new_optimisers()
-        self._steps: dict[object, RecordedStep] = {}
+        self._steps: dict[object, Callable[..., None]] = {}
 
     def draws(self, name: str) -> Draws:
         """Noise and labels of the stream `name`."""
@@ -293,7 +293,7 @@ class Phases:
             loss.backward()
             self.adam.step()
 
-        taken = self._taken(("generator", loss_of), step)
+        taken = self._taken(("generator", loss_of), step, self.config.gen_steps)
         for _ in range(self.config.gen_steps):
             taken(*self._for_generator.next())
 
@@ -314,16 +314,16 @@ class Phases:
             loss.backward()
             self.sgd.step()
 
-        taken = self._taken(("distillation", loss_of), step)
+        taken = self._taken(("distillation", loss_of), step, self.config.distill_steps)
         for _ in range(self.config.distill_steps):
             taken(*(tensor for draws in (self._for_student, *also) for tensor in draws.next()))
 
-    def _taken(self, key: object, step: Callable[..., None]) -> Callable[..., None]:
-        """The step of a phase as it is taken; where steps are recorded, that of an earlier phase of equal `key`."""
-        if self.fed.record is None:
-            return step
+    def _taken(self, key: object, step: Callable[..., None], times: int) -> Callable[..., None]:
+        """The step of a phase as it is taken, so many `times` in each; that of an earlier phase of equal `key`, as it
+        may have been recorded."""
         if key not in self._steps:
-            self._steps[key] = RecordedStep(step, self._changed, self.fed.record)
+            every = times * self.config.server_iters
+            self._steps[key] = recorded(step, self._changed, self.fed.record, every)
         return self._steps[key]
 
     def _changed(self) -> list[Tensor]:

@@ -16,10 +16,36 @@ from torch import Tensor
 Recorder = Callable[[Callable[[], None]], Callable[[], None]]
 #: Runs of a step before it is recorded, in which libraries choose their kernels and an optimiser makes its memory.
 WARM_UP = 3
+#: Steps that are taken less often are not recorded: the first one is not, recording runs one `WARM_UP` times and once
+#: more to follow it, and that must be no more than half of them.
+FEWEST = 2 * (1 + WARM_UP + 1)
 
 
 def cuda_graph(step: Callable[[], None]) -> Callable[[], None]:
-    """`step` as a CUDA graph of the current device."""
+    """`step` as a CUDA graph of the current device, which lasts as long as what is returned."""
+    return _captured(step).replay
+
+
+class CudaGraphs:
+    """Records steps as CUDA graphs of the current device. They hold on to the memory of their activations until
+    `release`: a step and what it belongs to may refer to each other, and such Python lets go of late."""
+
+    def __init__(self) -> None:
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+
+    def __call__(self, step: Callable[[], None]) -> Callable[[], None]:
+        """`step` as a graph."""
+        self._graphs.append(_captured(step))
+        return self._graphs[-1].replay
+
+    def release(self) -> None:
+        """Gives back the memory of all that was recorded, which is not replayed any more."""
+        for graph in self._graphs:
+            graph.reset()
+        self._graphs.clear()
+
+
+def _captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -29,7 +55,15 @@ def cuda_graph(step: Callable[[], None]) -> Callable[[], None]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return graph.replay
+    return graph
+
+
+def recorded(
+    step: Callable[..., None], changed: Callable[[], Iterable[Tensor]], record: Recorder | None, times: int
+) -> Callable[..., None]:
+    """`step` as it is taken so many `times`: recorded where steps are and that pays, else itself. changed: as of
+    `RecordedStep`."""
+    return step if record is None or times < FEWEST else RecordedStep(step, changed, record)
 
 
 class RecordedStep:

@@ -67,6 +67,7 @@ from trainables.building_blocks.split_model import (
 )
 from trainables.federation import ClientData, Federation, FederationConfig
 from trainables.kernels.optimisers import Adam
+from trainables.kernels.recorded_steps import memory, recorded
 from trainables.local import train
 from trainables.method import Limit, Method, Painter
 from trainables.models import Model
@@ -322,6 +323,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
         lr=config.gen_lr * config.gen_lr_decay**state.round,
         weight_decay=config.gen_weight_decay,
         fused=True,
+        capturable=fed.record is not None,
     )
     put_state(adam, generator, state.adam)
     heads = [head_module(fed, f"teacher {place}") for place in range(len(uploads))]
@@ -330,12 +332,8 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
         head.eval().requires_grad_(False)
     sizes = torch.tensor([fed.sizes[u.client] for u in uploads], dtype=torch.float32, device=fed.device)
     tau = found.weights.to(fed.device)
-    noise, labels = rng.torch("noise"), rng.torch("labels")
-    for _ in range(config.gen_steps):
-        z = draw_noise(config, config.server_batch_size, noise, fed.device)
-        y = torch.multinomial(probabilities, config.server_batch_size, replacement=True, generator=labels).to(
-            fed.device
-        )
+
+    def step(z: Tensor, y: Tensor) -> None:
         made = generator(z, y)
         loss = generator_loss(
             config, torch.stack([head(made) for head in heads]), y, tau[:, y], sizes / sizes.sum(), made, z
@@ -343,6 +341,16 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
         adam.zero_grad(set_to_none=True)
         loss.backward()
         adam.step()
+
+    def changed() -> list[Tensor]:
+        return [*generator.state_dict().values(), *memory(adam)]
+
+    taken = recorded(step, changed, fed.record, config.gen_steps)
+    noise, labels = rng.torch("noise"), rng.torch("labels")
+    for _ in range(config.gen_steps):
+        z = draw_noise(config, config.server_batch_size, noise, fed.device)
+        y = torch.multinomial(probabilities, config.server_batch_size, replacement=True, generator=labels)
+        taken(z, y.to(fed.device))
     return State(state.round + 1, model, take(generator), take_state(adam, generator), probabilities)
 
 
@@ -406,6 +414,7 @@ METHOD = Method(
     download=download,
     client=client,
     server=server,
+    recordable_server=True,
     global_model=global_model,
     shares_label_counts=True,
     painters=painters,

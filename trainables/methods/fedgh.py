@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,10 +32,9 @@ from torch import Tensor, nn
 from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import prototypes
 from trainables.building_blocks.mixed_architectures import MixedArchitectures
-from trainables.building_blocks.prototypes import PrototypePasses, labelled, passes
+from trainables.building_blocks.prototypes import PrototypePasses, labelled, learn
 from trainables.building_blocks.split_model import head_module, head_of, put_head, take_head
 from trainables.federation import ClientData, Federation
-from trainables.kernels.optimisers import SGD
 from trainables.local import LocalJob, LocalResult
 from trainables.method import Method, no_global_model
 from trainables.params import pack, put, unpack
@@ -93,11 +93,7 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     head = head_module(fed, "global")
     put_head(head, state.head)
     rows, labels = labelled([u.payload for u in uploads], fed)
-    optimiser = SGD(head.parameters(), lr=config.server_lr)
-    for chosen in passes(config, len(rows), fed, rng):
-        optimiser.zero_grad(set_to_none=True)
-        header_loss(head, rows[chosen], labels[chosen]).backward()
-        optimiser.step()
+    learn(config, rows, labels, head, partial(header_loss, head), fed, rng)
     return State(state.round + 1, take_head(head))
 
 
@@ -118,6 +114,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    recordable_server=True,
     global_model=no_global_model,
     architectures=mixed.architectures,
     client_network=mixed.client_network,

@@ -34,9 +34,8 @@ from search_spaces.parameter import other_default, real
 from trainables import models
 from trainables.building_blocks import mixed_architectures as mixed
 from trainables.building_blocks import prototypes
-from trainables.building_blocks.prototypes import PrototypePasses, labelled, passes
+from trainables.building_blocks.prototypes import PrototypePasses, labelled, learn
 from trainables.federation import ClientData, Federation
-from trainables.kernels.optimisers import SGD
 from trainables.local import LocalJob
 from trainables.method import Limit, Method, no_global_model
 from trainables.methods import fedproto
@@ -118,11 +117,11 @@ def server(config: Config, fed: Federation, state: State, uploads: Sequence[Uplo
     put(module, state.network)
     rows, labels = labelled([u.payload for u in uploads], fed)
     margin = adaptive_margin(_means(uploads), config.margin_cap)
-    optimiser = SGD(module.parameters(), lr=config.server_lr)
-    for chosen in passes(config, len(rows), fed, rng):
-        optimiser.zero_grad(set_to_none=True)
-        contrastive_loss(rows[chosen], labels[chosen], module(), margin).backward()
-        optimiser.step()
+
+    def loss_of(rows: Tensor, labels: Tensor) -> Tensor:
+        return contrastive_loss(rows, labels, module(), margin)
+
+    learn(config, rows, labels, module, loss_of, fed, rng)
     with torch.no_grad():
         made = module()
     return State(state.round + 1, take(module), {j: made[j].clone() for j in range(fed.classes)})
@@ -167,6 +166,7 @@ METHOD = Method(
     download=download,
     job=job,
     server=server,
+    recordable_server=True,
     global_model=no_global_model,
     architectures=mixed.architectures,
     client_network=fedproto.client_network,

@@ -1,8 +1,8 @@
 """Clients one after the other, their SGD step recorded once as a CUDA graph and replayed (`executor: graph`).
 
 See `trainables.kernels.recorded_steps`. What stays in its place here: weights and buffers (a federation's modules are
-reused), the batch, the tensors of the objective, momentum, the sum of losses. A server's steps are recorded too, by the
-methods that have such (`Method.recordable_server`).
+reused), the batch, the tensors of the objective, momentum, the sum of losses. A server's steps are recorded by the
+methods that have such (`Method.recordable_server`), whatever trains the clients.
 """
 
 from __future__ import annotations

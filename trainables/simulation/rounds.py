@@ -25,7 +25,7 @@ from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
 from trainables import own_metrics, registry
 from trainables.federation import ClientData, FederationConfig
-from trainables.kernels.recorded_steps import cuda_graph
+from trainables.kernels.recorded_steps import CudaGraphs
 from trainables.local import LocalJob
 from trainables.local import trained as trained_alone
 from trainables.method import Method, stackable
@@ -199,11 +199,13 @@ class Simulation:
         self.measures = own_metrics.measures(self.settings.own_metrics, self.fed.classes)
         executors.check(self.settings.executor, device)
         self.executor = executors.chosen(self.settings, self.method, self.config, self.fed)
-        #: The recorded steps of clients; None where they are taken one by one.
-        self.graphs: Graphs | None = None
-        if self.executor == "graph":
-            self.fed = replace(self.fed, record=cuda_graph)
-            self.graphs = Graphs(self.config) if stackable(self.method, self.config) else None
+        #: The recorded steps of clients, and those of the server, which last for a round; None where there are none.
+        records = self.executor == "graph" and stackable(self.method, self.config)
+        self.graphs = Graphs(self.config) if records else None
+        self.server_graphs: CudaGraphs | None = None
+        if executors.records_server(self.settings, self.method, self.fed):
+            self.server_graphs = CudaGraphs()
+            self.fed = replace(self.fed, record=self.server_graphs)
         #: Whether clients' own models are kept, where the method has such.
         self.keeps_personal = False
         #: Whether images are kept, and those of the last evaluated round (`trainables.simulation.kept_images`).
@@ -242,6 +244,8 @@ class Simulation:
             row |= {"precision": self.fed.precision}
         if self.settings.executor == "auto" and self.executor != "loop":
             row |= {"executor": self.executor}
+        if self.settings.executor == "auto" and self.server_graphs is not None:
+            row |= {"server_executor": "graph"}
         if self._evaluates(t):
             row |= evaluate()
         if t == self.settings.rounds and self.settings.attack_images:
@@ -314,10 +318,14 @@ class Simulation:
                     raise trained
                 uploads = [Upload(client, result.upload) for client, result in trained.results.items()]
             started, rng = _now(device), self.fed.rng.child("round", t, "server")
-            state = self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
-            if isinstance(uploads, OnePass):
-                uploads.exhaust()
-            served = _now(device) - started - (0.0 if models is None else trained.seconds + models.seconds)
+            try:
+                state = self.method.server(self.config, self.fed, self.progress.state, uploads, rng)
+                if isinstance(uploads, OnePass):
+                    uploads.exhaust()
+                served = _now(device) - started - (0.0 if models is None else trained.seconds + models.seconds)
+            finally:
+                if self.server_graphs is not None:  # which the device has gone through by now
+                    self.server_graphs.release()
             for client, result in trained.results.items():
                 returned.add(self, client, result)
         now = self.progress

@@ -49,8 +49,11 @@ def use_gpu(share: float = 1.0) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory did not suffice, of a GPU or of the machine, which torch says in several ways."""
+    """Whether memory did not suffice, of a GPU or of the machine, which torch says in several ways. Where a step was
+    being recorded, a second error says that the recording has failed."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    if error.__context__ is not None and not error.__suppress_context__ and is_out_of_memory(error.__context__):
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(

@@ -73,6 +73,35 @@ def test_auto_means_an_executor_that_the_method_has(name: str, toy: Path, monkey
     assert auto(name, toy, "cuda") == ("graph" if able else "loop")
 
 
+def server_is_recorded(name: str, toy: Path, device: str, **values: Any) -> bool:
+    """Whether the steps of the server are recorded on this device."""
+    here = Simulation(name, values_for(name, toy), 3, CPU)
+    settings = replace(here.settings, **{"executor": "auto"} | values)
+    fed = replace(here.fed, device=torch.device(device), model=settings.model)
+    return executors.records_server(settings, here.method, fed)
+
+
+@pytest.mark.parametrize("name", list(registry.methods()))
+def test_a_server_is_recorded_on_a_gpu_however_its_clients_are_trained(name: str, toy: Path) -> None:
+    """FedMD-CG's and DENSE's clients go one by one, and DFRD's are stacked."""
+    able = registry.method(name).recordable_server
+    assert [server_is_recorded(name, toy, "cuda", executor=e) for e in ("auto", "vmap", "graph", "loop")] == [
+        able,
+        able,
+        able,
+        False,
+    ]
+    assert not server_is_recorded(name, toy, "cpu")
+    assert not server_is_recorded(name, toy, "cuda", model="/some/net.py:Net")
+
+
+def test_methods_whose_servers_take_steps_are_recorded() -> None:
+    """All of them: FedKF's server takes none, and the others average."""
+    assert {name for name in registry.methods() if registry.method(name).recordable_server} == {
+        *("dfrd", "fedftg", "dense", "dhf", "fedmdcg", "fedcg", "fedgen", "fedgh", "fedtgp"),
+    }
+
+
 def test_auto_records_steps_that_fill_a_gpu(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the largest model of the federation that counts, and the size of a batch."""
     small, values = Simulation("fedavg", values_for("fedavg", toy, model="cnn"), 3, CPU).fed, {"model": "cnn"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,34 @@ from trainables.data import load
 from trainables.simulation import federated_data
 from trainables.worker import memory, process
 from trainables.worker.process import CONTEXT
+
+
+def raised(first: Exception, second: str, *, hides: bool = False) -> RuntimeError:
+    """An error of that text that came as a block was left because of the first one."""
+
+    @contextlib.contextmanager
+    def capture() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            error = RuntimeError(second)
+            error.__suppress_context__ = hides
+            raise error
+
+    with pytest.raises(RuntimeError) as caught, capture():
+        raise first
+    return caught.value
+
+
+def test_memory_that_did_not_suffice_for_recording_a_step_is_told_from_other_errors() -> None:
+    """CUDA says of a recording that ended early no more than that it is invalid."""
+    invalid = "CUDA error: operation failed due to a previous error during capture"
+    assert process.is_out_of_memory(raised(torch.OutOfMemoryError("CUDA out of memory."), invalid))
+    assert process.is_out_of_memory(MemoryError())
+    assert process.is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    assert not process.is_out_of_memory(raised(ValueError("a shape"), invalid))
+    assert not process.is_out_of_memory(raised(MemoryError(), "another matter", hides=True))
+    assert not process.is_out_of_memory(ValueError("out of memory"))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="settings of the GNU C library")

@@ -309,6 +309,8 @@ _TABLE = {
     ("prototypes::test_fedgh", "fedgh.py"): [
         ("clients keep their own header", 'own | unpack("head", payload)', "own"),
         ("every round trains the first header", "put_head(head, state.head)", "put_head(head, fed.initial_params())"),
+    ],
+    ("prototypes::test_fedgh", "prototypes.py"): [
         ("labels do not follow the order of prototypes", "labels[chosen])", "labels[: len(chosen)])"),
     ],
     ("prototypes::test_fedtgp[0.01]", "fedtgp.py"): [
