@@ -20,11 +20,12 @@ RECORDED = ROOT / "benchmarks" / "recorded" / "performance.json.xz"
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio or a number that must be reached. `least`: at least `must`, otherwise at most."""
+    """A ratio or a number that must be reached. `least`: at least `must`, otherwise at most. `got` is None where it was
+    not measured."""
 
     text: str
     must: float
-    got: float
+    got: float | None
     least: bool = True
     unit: str = ""
     #: Smallest and largest over the turns, where there are several.
@@ -32,6 +33,8 @@ class Goal:
 
     @property
     def met(self) -> bool:
+        if self.got is None:
+            return False
         return self.got >= self.must if self.least else self.got <= self.must
 
 

@@ -10,6 +10,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -216,8 +217,9 @@ class BareFederations:
 
 
 class GpuRounds(Rounds):
-    """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done. In tests it may be the device
-    that pretends to be one (`tests/pretend_device.py`)."""
+    """Rounds on a GPU with a share of its memory; the clock stops when the GPU is done. The steps of a server that
+    could be `recorded` may be taken one by one. In tests it may be the device that pretends to be one
+    (`tests/pretend_device.py`)."""
 
     def __init__(
         self,
@@ -227,6 +229,7 @@ class GpuRounds(Rounds):
         device: str = "cuda",
         rounds: int = 1,
         seeds: Sequence[int] = (0,),
+        recorded: bool = True,
     ) -> None:
         from trainables.worker import process
 
@@ -234,11 +237,14 @@ class GpuRounds(Rounds):
         if self.is_cuda:
             process.use_gpu(share)
             super().__init__(method, values, rounds, device, seeds)
-            return
-        from tests.contracts.test_pretend_device import started
+        else:
+            from tests.contracts.test_pretend_device import started
 
-        with self._there():
-            super().__init__(method, values, rounds, device, seeds, begin=started)
+            with self._there():
+                super().__init__(method, values, rounds, device, seeds, begin=started)
+        if not recorded:
+            for simulation in self.trial.simulations:
+                simulation.server_graphs, simulation.fed = None, replace(simulation.fed, record=None)
 
     def _there(self) -> contextlib.AbstractContextManager[Any]:
         if self.is_cuda:

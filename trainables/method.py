@@ -186,7 +186,7 @@ class Method:
     #: FedFTG, FedGen, FedCG, FedMD-CG, DHF, FedAMP), that keeps what each client sent (FedKF, FedFomo, FedDistill, a
     #: cache of models), or that goes over all prototypes again and again, which are small (FedGH, FedTGP).
     one_pass: bool | Callable[[Any], bool] = False
-    #: Whether the server takes many equal steps, which it gives `Federation.record` to record (`executors.records_server`).
+    #: Whether the server takes many equal steps, which it gives `Federation.record` to record.
     recordable_server: bool = False
     #: Whether the data must be images, as the method generates such; without it, vectors will do.
     images: bool = False

@@ -23,13 +23,13 @@ TITLE = "On a GPU"
 TEXT = """
 FedAvg with ten clients on one GPU: n trials at once, each a process of its own with a share of 1/n of the memory, until all have done a round. `auto` is
 vmap on a GPU where a step of the model is small, and recorded steps (graph) elsewhere. *vmap, bundled* are n trials with n learning rates in one process,
-their clients as one program. *Per cent of the peak* are the operations of training alone
+their clients as one program. Whole rounds of DFRD and FedMD-CG stand beside the same rounds without recorded steps of the server. *Per cent of the peak* are the operations of training alone
 (three forward passes a step) over the whole round's seconds and what the card can do in that precision. All of it ends within ten minutes: where turns
 are slow there are fewer, and what no longer fits is named.
 """
 #: Seconds that all of it may take, and the parts' shares of them.
 SECONDS = 570.0
-SHARES = {"trials": 0.4, "precisions": 0.14, "servers": 0.12, "mps": 0.14, "judgement": 0.12, "sizes": 0.08}
+SHARES = {"trials": 0.36, "precisions": 0.13, "servers": 0.2, "mps": 0.13, "judgement": 0.11, "sizes": 0.07}
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,20 @@ MODELS = (
 )
 #: Trials in one process, their clients stacked.
 BUNDLED = "vmap, bundled"
+#: How many of a server's steps are recorded, in the table of whole rounds.
+RECORDED, PLAIN = "recorded", "one by one"
+#: What must be reached, all of it; a ratio each.
+RECORDED_STEPS = "LeNet-5, one trial on a GPU: recorded steps against the loop"
+FOUR = "LeNet-5: rounds per hour of 4 trials on one GPU against one"
+BUNDLE = "{}: rounds per hour of 64 bundled trials against the best of trials in processes of their own"
+WHOLE_ROUND = "DFRD's whole round as it is by default against the same with the server's steps one by one"
+GOALS = {
+    RECORDED_STEPS: 3.0,
+    FOUR: 2.0,
+    BUNDLE.format("LeNet-5"): 6.0,
+    BUNDLE.format("DFRD's CNN"): 4.0,
+    WHOLE_ROUND: 3.0,
+}
 #: Model, side and channels of its images, batch: the sizes of a step that are compared. Ten clients of ten steps each.
 SIZES = (
     ("cnn", 28, 1, 16),
@@ -130,6 +144,7 @@ class _Bench:
         for place, (name, part) in enumerate(parts.items()):
             share = SHARES[name] / sum(list(SHARES.values())[place:])
             part(_Time(self._all.left * share))
+        self.case.goals = all_of(self.case.goals)
         if self._left_out:
             self.case.notes.append(f"Not measured, as the time was over: {'; '.join(self._left_out)}.")
         return self.case
@@ -163,28 +178,36 @@ class _Bench:
         self.case.table(f"Precisions, channels last, on {self.card}", columns, rows)
 
     def servers(self, time_: _Time) -> None:
-        """Whole rounds of methods whose server takes many steps, these recorded or not."""
+        """Whole rounds of methods whose server takes many steps, these recorded or not; of DFRD's several trials too."""
         from benchmarks.cases.methods import small
 
         rows: list[list[Any]] = []
         steps = dict.fromkeys(("server_iters", "server_steps", "gen_steps", "distill_steps"), 2)
         tiny = steps | {"clients": 2, "local_steps": 1, "local_epochs": 0, "batch_size": 4, "server_batch_size": 4}
-        for method in ("dfrd", "fedmdcg"):
+        # Clients as `auto` has them on a GPU: DFRD's small ones are stacked, FedMD-CG's go one by one (graph: its server's
+        # steps alone are recorded).
+        plans = [("dfrd", "vmap", PLAIN, 1), ("dfrd", "vmap", RECORDED, 1)]
+        plans += [("fedmdcg", "graph", PLAIN, 1), ("fedmdcg", "graph", RECORDED, 1)]
+        plans += [("dfrd", "vmap", RECORDED, n) for n in ((2,) if self.quick else (4, 16))]
+        for method, executor, server, number in plans:
             values = small(method)
             if self.quick:
                 values = _declared(method, values | tiny)
-            for executor in ("loop", "graph"):
-                name = f"{method}, {executor}"
-                options = {"method": method, "values": values | {"executor": executor}}
-                found = self._measured(name, 1, options, time_)
-                if found is None:
-                    continue
-                split = found[1][0]["split"][1:] or found[1][0]["split"]
-                parts = [statistics.median(one[key] for one in split) for key in ("client", "server", "evaluation")]
-                rows.append([method, executor, statistics.median(found[0]), *parts, 3600 / statistics.median(found[0])])
+            options = {"method": method, "values": values | {"executor": executor}, "recorded": server == RECORDED}
+            found = self._measured(f"{method}, server's steps {server}", number, options, time_)
+            if found is None:
+                continue
+            seconds = statistics.median(found[0])
+            split = found[1][0]["split"][1:] or found[1][0]["split"]
+            parts = [statistics.median(one[key] for one in split) for key in ("client", "server", "evaluation")]
+            rows.append([method, server, number, seconds, *parts, 3600 * number / seconds])
+        whole = {row[1]: row[3] for row in rows if row[0] == "dfrd" and row[2] == 1}
+        if whole.keys() == {PLAIN, RECORDED}:
+            self.case.goals.append(goal(WHOLE_ROUND, whole[PLAIN] / whole[RECORDED]))
+        columns = ("method", "server's steps", "trials", "s until all have done a round")
         self.case.table(
-            f"Whole rounds with the steps of the server recorded (graph) or not on {self.card}",
-            ("method", "executor", "s/round", "clients, s", "server, s", "evaluation, s", "rounds per hour"),
+            f"Whole rounds on {self.card}",
+            (*columns, "clients, s", "server, s", "evaluation, s", "rounds per hour"),
             rows,
         )
 
@@ -343,17 +366,24 @@ def add(case: Case, title: str, device: str, rows: list[list[Any]]) -> None:
     """A model's table; for LeNet-5, of which a GPU is idle most of the time, what must be reached."""
     case.table(f"{title} on {device}", _COLUMNS, rows)
     rates = {(executor, trials): rate for executor, trials, _, rate, *_ in rows}
-    if title == "LeNet-5" and {("vmap", 4), ("vmap", 1), ("graph", 1), ("loop", 1)} <= rates.keys():
-        one = rates["graph", 1] / rates["loop", 1]
-        case.goals.append(Goal(f"{title}, one trial on a GPU: recorded steps against the loop", 3.0, one, unit="×"))
-        four = rates["vmap", 4] / rates["vmap", 1]
-        case.goals.append(Goal(f"{title}: rounds per hour of 4 trials on one GPU against one", 2.0, four, unit="×"))
+    pairs = {RECORDED_STEPS: (("graph", 1), ("loop", 1)), FOUR: (("vmap", 4), ("vmap", 1))}
+    for text, (one, other) in pairs.items() if title == "LeNet-5" else ():
+        if {one, other} <= rates.keys():
+            case.goals.append(goal(text, rates[one] / rates[other]))
     apart = [rate for (executor, _), rate in rates.items() if executor != BUNDLED]
-    must = {"LeNet-5": 6.0, "DFRD's CNN": 4.0}
-    if title in must and (BUNDLED, 64) in rates and apart:
-        best = rates[BUNDLED, 64] / max(apart)
-        said = f"{title}: rounds per hour of 64 bundled trials against the best of trials in processes of their own"
-        case.goals.append(Goal(said, must[title], best, unit="×"))
+    if BUNDLE.format(title) in GOALS and (BUNDLED, 64) in rates and apart:
+        case.goals.append(goal(BUNDLE.format(title), rates[BUNDLED, 64] / max(apart)))
+
+
+def goal(text: str, got: float | None) -> Goal:
+    """The goal of this text."""
+    return Goal(text, GOALS[text], got, unit="×")
+
+
+def all_of(measured: Sequence[Goal]) -> list[Goal]:
+    """All goals in their order; those that were not measured have no figure."""
+    found = {one.text: one for one in measured}
+    return [found.get(text) or goal(text, None) for text in GOALS]
 
 
 def _operations(model: Model, steps: int, batch: int) -> float:
@@ -372,13 +402,13 @@ def _card(device: str) -> str:
 
 
 def _precisions(device: str) -> list[str]:
-    """The arithmetics that the device has. One that pretends to be a GPU has TF32, which rounds nothing there."""
+    """The arithmetics that the device has. One that pretends to be a GPU has all, and TF32 rounds nothing there."""
     import torch
 
     from trainables.models import precision
 
     if device != "cuda":
-        return ["fp32", "tf32"]
+        return ["fp32", "tf32", "bf16"]
     cuda = torch.device("cuda")
     has = {"tf32": precision.capability(cuda) >= precision.NEEDED, "bf16": precision.supported(cuda)}
     return ["fp32", *(name for name, is_there in has.items() if is_there)]

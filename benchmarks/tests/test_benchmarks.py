@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from benchmarks import fingerprint, images, measure, page
-from benchmarks.cases import ORDER, OTHERS, pages, reports
+from benchmarks.cases import ORDER, OTHERS, gpu, pages, reports
 from benchmarks.cases import search as search_case
 from benchmarks.reference import Optimised, Plain
 from benchmarks.results import Case, Goal
@@ -150,6 +150,22 @@ def test_the_page_has_goals_tables_and_drawings(tmp_path: Path) -> None:
     assert len(lines) == 1
     points = [tuple(map(float, point.split(","))) for point in lines[0].attrib["points"].split()]
     assert points[0][0] < points[1][0] and points[0][1] > points[1][1], "right is more clients, up is more seconds"
+
+
+def test_the_page_names_goals_that_were_not_measured(tmp_path: Path) -> None:
+    """Those on a GPU stand in no record until there is one, and must not be left out of what is counted."""
+    case = Case("gpu", "On a GPU")
+    for title in ("LeNet-5", "DFRD's CNN", "Steps"):
+        case.table(title, ("executor", "s"), [["loop", 1.0]])
+    case.goals.append(Goal(gpu.FOUR, 2.0, 3.0, unit="×"))
+    page.write({"cases": {"gpu": entry(case)}}, tmp_path, whole=False)
+    text = (tmp_path / "performance.md").read_text()
+    assert "Of 1 goals for speed that were measured 1 are reached." in text and "Missed" not in text
+    others = [one for one in gpu.GOALS if one != gpu.FOUR]
+    assert f"Not measured yet, as `make bench-gpu` needs a GPU: {'; '.join(others)}." in text
+    assert f"| {gpu.FOUR} | ≥ 2× | 3× | yes |" in text
+    assert f"| {gpu.WHOLE_ROUND} | ≥ 3× | not measured |  |" in text
+    assert len(others) == 4 and text.count("| not measured |") == 4
 
 
 def test_the_short_page_has_the_tables_that_are_asked_for_and_names_the_rest(tmp_path: Path) -> None:

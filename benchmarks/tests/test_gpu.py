@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analysis.stats import paired
-from benchmarks import arithmetic, images, measure, workloads
+from benchmarks import arithmetic, images, measure, page, workloads
 from benchmarks.cases import gpu
 from benchmarks.results import Case
+from tests import pretend_device
+from tests.contracts import test_pretend_device
 from tests.pretend_device import AVAILABLE, DEVICE
+from trainables.kernels import recorded_steps
 from trainables.models import precision
 
 needs_device = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch takes no device written in Python")
@@ -48,26 +52,45 @@ class Here:
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data of its own, no other processes, and a device whose compute capability is that of a GPU with TF32."""
+    """Data of its own, no other processes, a device that computes in TF32 and bfloat16, and short phases of a server
+    that are recorded as long ones are."""
     monkeypatch.setattr(images, "OUT", tmp_path)
     monkeypatch.setattr(gpu, "Processes", Here)
     monkeypatch.setattr(arithmetic, "Processes", Here)
     monkeypatch.setattr(precision, "capability", lambda device: (8, 0))
+    monkeypatch.setattr(precision, "supported", lambda device: True)
+    monkeypatch.setattr(recorded_steps, "FEWEST", 2)
 
 
 @needs_device
-def test_every_part_is_measured_on_a_device() -> None:
+def test_every_part_is_measured_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[object] = []
+
+    def record(step: Callable[[], None]) -> Callable[[], None]:
+        recorded.append(step)
+        return pretend_device.record(step)
+
+    monkeypatch.setattr(test_pretend_device, "record", record)
     case = gpu.run(quick=True, device=DEVICE)
     assert case is not None
     tables = {table["title"].split(" on ")[0]: table["rows"] for table in case.tables}
     apart = [["loop", 1], ["graph", 1], ["vmap", 1], ["vmap", 2]]
     assert [row[:2] for row in tables["LeNet-5"]] == [*apart, [gpu.BUNDLED, 1], [gpu.BUNDLED, 2]]
-    assert [row[:2] for row in tables["Precisions, channels last,"]] == [["LeNet-5", "fp32"], ["LeNet-5", "tf32"]]
+    precisions = [row[:2] for row in tables["Precisions, channels last,"]]
+    assert precisions == [["LeNet-5", "fp32"], ["LeNet-5", "tf32"], ["LeNet-5", "bf16"]]
     assert all(row[2] > 0 and row[3] > 0 and row[5] > 0 for row in tables["LeNet-5"])
-    servers = tables["Whole rounds with the steps of the server recorded (graph) or not"]
-    assert [tuple(row[:2]) for row in servers] == [(m, e) for m in ("dfrd", "fedmdcg") for e in ("loop", "graph")]
-    (judged,) = tables["Accuracy"]
+    arms = [(method, steps, 1) for method in ("dfrd", "fedmdcg") for steps in (gpu.PLAIN, gpu.RECORDED)]
+    assert [tuple(row[:3]) for row in tables["Whole rounds"]] == [*arms, ("dfrd", gpu.RECORDED, 2)]
+    # Of every turn: two phases of DFRD's server, three times, one of FedMD-CG's.
+    assert [len(recorded) % 7, len(recorded) > 0] == [0, True]
+    judged, narrow = tables["Accuracy"]
     assert judged[1:3] == ["tf32", 2] and judged[4] == 0 and judged[6] == "yes"  # TF32 rounds nothing here
+    assert narrow[1:3] == ["bf16", 2]
+    measured = {goal.text for goal in case.goals if goal.got is not None}
+    assert measured == {gpu.RECORDED_STEPS, gpu.WHOLE_ROUND}  # four trials and 64 are for those who have a GPU
+    rows = {tuple(row[:3]): row[3] for row in tables["Whole rounds"]}
+    ratio = rows["dfrd", gpu.PLAIN, 1] / rows["dfrd", gpu.RECORDED, 1]
+    assert next(goal.got for goal in case.goals if goal.text == gpu.WHOLE_ROUND) == ratio
     assert any("MPS" in note for note in case.notes) and any("peak was measured" in note for note in case.notes)
     assert not [note for note in case.notes if "could not be measured" in note]
 
@@ -78,7 +101,30 @@ def test_what_does_not_fit_is_named_and_the_time_is_kept(monkeypatch: pytest.Mon
     case = gpu.run(quick=True, device=DEVICE, seconds=0.0)
     assert case is not None and all(not table["rows"] for table in case.tables if "Steps" not in table["title"])
     (note,) = [note for note in case.notes if note.startswith("Not measured, as the time was over: ")]
-    assert "LeNet-5, vmap, 2 trials" in note and "dfrd, graph, 1 trial" in note
+    assert "LeNet-5, vmap, 2 trials" in note and "dfrd, server's steps recorded, 1 trial" in note
+    assert [(goal.text, goal.got) for goal in case.goals] == [(text, None) for text in gpu.GOALS]
+    shown = page.terminal(case)
+    assert "not measured  LeNet-5: rounds per hour of 64 bundled trials against" in shown and "reached" not in shown
+
+
+def test_what_must_be_reached_is_what_was_asked_for() -> None:
+    """Ratios by hand, of a table as a GPU gives it: 64 bundled trials against the best of all others."""
+    case = Case("gpu", "title")
+    lines = {("loop", 1): 10.0, ("graph", 1): 30.0, ("vmap", 1): 20.0, ("vmap", 4): 50.0, ("vmap", 16): 80.0}
+    lines |= {(gpu.BUNDLED, 1): 20.0, (gpu.BUNDLED, 64): 400.0}
+    rows: list[list[Any]] = [[executor, n, 1.0, rate, 1.0, None, 0.0] for (executor, n), rate in lines.items()]
+    gpu.add(case, "LeNet-5", "card", rows)
+    gpu.add(case, "DFRD's CNN", "card", [["graph", 1, 1.0, 100.0, 1.0, None, 0.0], [*rows[-1]]])
+    gpu.add(case, "ResNet-18", "card", [["graph", 1, 1.0, 100.0, 1.0, None, 0.0], [*rows[-1]]])
+    found = {goal.text: (goal.must, goal.got, goal.met) for goal in gpu.all_of(case.goals)}
+    assert list(found.values()) == [
+        (3.0, 3.0, True),
+        (2.0, 2.5, True),
+        (6.0, 5.0, False),
+        (4.0, 4.0, True),
+        (3.0, None, False),
+    ]
+    assert list(found) == list(gpu.GOALS)
 
 
 def test_a_card_s_peak_is_that_of_its_own_name() -> None:

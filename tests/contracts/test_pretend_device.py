@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -66,11 +66,13 @@ def same_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def started(name: str, values: dict[str, Any], seeds: Sequence[int], device: str) -> Replicates:
     """The trial before its first round. CUDA graphs need CUDA: here the device records, and a processor loops."""
-    graph = values.get("executor") == "graph"
+    executor = values.get("executor")
+    graph = executor == "graph"
     trial = Replicates(name, values | ({"executor": "loop"} if graph else {}), seeds, device=device)
-    for simulation in trial.simulations if graph and device == DEVICE else ():
-        simulation.graphs = Graphs(simulation.config, record) if name in STACKED else None
-        simulation.fed = replace(simulation.fed, record=record)
+    for simulation in trial.simulations if executor in ("graph", "vmap") and device == DEVICE else ():
+        simulation.graphs = Graphs(simulation.config, record) if graph and name in STACKED else None
+        if simulation.method.recordable_server:
+            simulation.fed = replace(simulation.fed, record=record)
     return trial
 
 
@@ -189,7 +191,7 @@ def test_recorded_steps_of_a_server_are_the_steps_themselves(
 class Recording:
     """Stands for `CudaGraphs`: it records as the device does, and notes how many graphs it has and gave back."""
 
-    all: list[Recording] = []
+    all: ClassVar[list[Recording]] = []
 
     def __init__(self) -> None:
         self.held = self.given_back = 0
@@ -204,9 +206,7 @@ class Recording:
 
 
 @pytest.mark.parametrize(("name", "clients"), [("dfrd", "vmap"), ("fedmdcg", "loop"), ("dense", "loop")])
-def test_a_server_is_recorded_by_default(
-    name: str, clients: str, toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_recorded_by_default(name: str, clients: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However its clients are trained; a row says both; nothing stays of what was recorded once the round has ended."""
     monkeypatch.setattr(recorded_steps, "FEWEST", 2)
     monkeypatch.setattr(executors, "RECORDING", ("pretend",))

@@ -5,8 +5,8 @@ With `vmap` jobs of one architecture, width, number of steps and batch size are 
 vectorised program (`torch.func`), and one optimiser steps them all. SGD works entry by entry, so nothing passes from
 client to client. They may belong to federations of other configurations: what these differ in are vectors, in the
 optimiser (learning rate, momentum, weight decay) and in the objective (`trainables.simulation.objective_settings`).
-`graph` is in `trainables.simulation.cuda_graphs`. Batches are those of the loop; results agree to rounding. The server's
-steps are recorded on CUDA however its clients are trained, unless `loop` was asked for (`records_server`).
+`graph` is in `trainables.simulation.cuda_graphs`. Batches are those of the loop; results agree to rounding. The
+server's steps are recorded on CUDA however its clients are trained, unless `loop` was asked for (`records_server`).
 
 `auto` is `loop` on a CPU, where stacked convolutions become grouped ones, which cost 1.4 to 1.9 times as much as one
 client after the other, and where the method's clients do more than one job. On CUDA it is `vmap` where the model is
@@ -87,8 +87,8 @@ def chosen(settings: FederationConfig, method: Method, config: Any, fed: Federat
 
 
 def records_server(settings: FederationConfig, method: Method, fed: Federation) -> bool:
-    """Whether the steps of the method's server are recorded, which leaves the bits of each step. A model of a user's own
-    is not known to be one whose steps can be."""
+    """Whether the steps of the method's server are recorded, which leaves the bits of each step. A model of a user's
+    own is not known to be one whose steps can be."""
     able = method.recordable_server and fed.device.type in RECORDING and not models.is_own(fed.model)
     return able and settings.executor != "loop"
 
