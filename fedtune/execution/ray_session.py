@@ -34,7 +34,7 @@ from fedtune.execution.ray_hooks import (
 from fedtune.execution.retries import Death, Retries
 from fedtune.execution.shares import PATIENCE, Shares
 from fedtune.execution.trackers import Tracker
-from fedtune.machine import cluster
+from fedtune.machine import cluster, resources
 from fedtune.machine.server_watch import ServerWatch
 from fedtune.record.experiment import Placement, datasets
 from fedtune.record.provenance import begun_with, ran_on
@@ -43,6 +43,7 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 
 if TYPE_CHECKING:
+    from fedtune.machine.resources import Share
     from trainables.own_code import Code
     from trainables.worker.job import Ending, Job
 
@@ -74,6 +75,8 @@ class TuneSession(UnsavedSearcher):
         self.interrupted = False
         #: By Ray's name the trials of a process that have not ended, by their places in its bundle.
         self._live: dict[str, dict[int, int]] = {}
+        #: By the same name what the process has of a machine.
+        self._held: dict[str, Share] = {}
         #: Those that were put back: their memory did not suffice or their process died, so they go on by themselves.
         self._apart: set[int] = set()
         self._shares = Shares(placement, cards=cluster.cards)
@@ -135,10 +138,11 @@ class TuneSession(UnsavedSearcher):
         if self.end.is_within(late(self.placement.time or 0.0)):
             self.queue.set_late()
         at_once, size = min(self.placement.concurrency, self._room()), self.placement.bundle
-        if len(self._live) >= -(-at_once // size) or self.end.failure is not None:
+        if len(self._live) >= self._shares.processes(at_once, size) or self.end.failure is not None:
             return None
         if not self._shares.room(self.queue.next_share(), self._running()):
             return None
+        size = self._shares.together(size, [self._held[name] for name in self._live])
         jobs: list[Job] = []
         with self.end.keeping_failures():
             alone = self.queue.goes_on in self._apart
@@ -155,8 +159,9 @@ class TuneSession(UnsavedSearcher):
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
             over = self.end.failure is not None or not self._live and self.queue.exhausted
             return Searcher.FINISHED if over else None
-        gpus = min(1.0, sum(job.gpu_share for job in jobs)) if len(jobs) > 1 else jobs[0].gpu_share
-        first, *others = (dataclasses.replace(job, gpu_share=gpus) for job in jobs)
+        held = resources.of_process([self._shares[number] for number in self._live[trial_id].values()])
+        self._held[trial_id] = held
+        first, *others = (dataclasses.replace(job, gpu_share=held.gpus) for job in jobs)
         return {"job": dataclasses.replace(first, beside=tuple(others))}
 
     def _running(self) -> list[int]:
@@ -187,7 +192,8 @@ class TuneSession(UnsavedSearcher):
         self._room()
         found: list[str] = []
         with self.end.keeping_failures():
-            found = self._shares.lost({name: self._live[name].values() for name in waiting}, self.end.lost.again)
+            numbers = {name: tuple(self._live[name].values()) for name in waiting}
+            found = self._shares.lost(numbers, self._held, self.end.lost.again)
             for number in (number for name in found for number in self._live.pop(name).values()):
                 self._shares.started(number)
                 self.queue.again(number, None)
@@ -273,7 +279,7 @@ class TuneSession(UnsavedSearcher):
             del self._live[trial_id][place]
             self._ended(number, ending, died)
         if not self._live[trial_id]:
-            del self._live[trial_id]
+            del self._live[trial_id], self._held[trial_id]
         self.watch.expect(self._forecast)
 
     def _ended(self, number: int, ending: Ending, died: Death | None = None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -120,9 +121,35 @@ class Shares:
                 return share
         return None
 
-    def lost(self, waiting: Mapping[str, Iterable[int]], again: str) -> list[str]:
-        """Of trials that wait for a machine, by the names of their processes, those whose machines are gone. again: the
-        command that goes on with the search. Raises `NoRoom`."""
+    def processes(self, trials: int, bundle: int) -> int:
+        """How many processes so many `trials` of the usual share are in at once, with `bundle` in each at most: each is
+        on one machine, and on one GPU."""
+        left = min(trials, max(1, sum(one.slots for one in self.slots)))
+        if bundle == 1:
+            return left
+        of_gpu, found = int(1 / self._usual.gpus + 1e-9) if self._usual.gpus else left, 0
+        for one in self.slots:
+            room = min(left, one.slots)
+            left -= room
+            found += sum(-(-min(of_gpu, room - taken) // bundle) for taken in range(0, room, of_gpu))
+        return max(1, found)
+
+    def together(self, most: int, processes: Iterable[Share]) -> int:
+        """How many trials of the usual share the next process is to have, `most` at most: as many as find room beside
+        these `processes`, or else on a machine that is empty."""
+        if most == 1:
+            return 1
+        return self._fitting(most, tuple(processes)) or self._fitting(most, ()) or 1
+
+    def _fitting(self, most: int, beside: Sequence[Share]) -> int:
+        def is_too_large(trials: int) -> bool:
+            return not resources.fit([*beside, resources.of_process([self._usual] * trials)], self.machines)
+
+        return bisect_left(range(1, most + 1), True, key=is_too_large)
+
+    def lost(self, waiting: Mapping[str, Sequence[int]], held: Mapping[str, Share], again: str) -> list[str]:
+        """Of trials that wait for a machine, by the names of their processes, those whose machines are gone. held: what
+        each process is to have; again: the command that goes on with the search. Raises `NoRoom`."""
         if self.without_room > PATIENCE:
             raise NoRoom(
                 f"No machine of the cluster has had room for a trial for {PATIENCE / 60:g} minutes. The search stopped "
@@ -131,7 +158,13 @@ class Shares:
         if self.slots is self._checked:
             return []
         self._checked = self.slots
-        return [name for name, numbers in waiting.items() if self.misplaced(numbers)]
+        return [
+            name for name, numbers in waiting.items() if self.misplaced(numbers) or self._too_many(numbers, held[name])
+        ]
+
+    def _too_many(self, numbers: Sequence[int], whole: Share) -> bool:
+        """Whether there is a machine for each of these trials and none for all of them in one process."""
+        return not self._exists(whole) and all(self._exists(self._of[number]) for number in numbers)
 
     def misplaced(self, waiting: Iterable[int]) -> list[int]:
         """Of trials that have yet to start, those whose share no machine has any more, even when it is empty, and that

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -126,6 +126,13 @@ def crowding(concurrency: int, threads: int, cores: int) -> str | None:
     return f"{turns}; they need more memory and are no faster than --slots {cores}."
 
 
+def of_process(shares: Sequence[Share]) -> Share:
+    """What trials with these shares, all of one kind, have in one process: part of one GPU, if of any."""
+    if len(shares) == 1:
+        return shares[0]
+    return Share(sum(one.cpus for one in shares), min(1.0, sum(one.gpus for one in shares)), shares[0].kind)
+
+
 def larger(share: Share, cores: float) -> Share | None:
     """The share at which a trial goes on that ran out of memory with `share`: twice the part of a GPU, up to a whole
     one; without a GPU twice the cores, up to `cores`, so that fewer run beside it. None where there is no larger
@@ -197,8 +204,6 @@ def pack(
     if bundle != int(bundle) or not 1 <= bundle <= LARGEST_BUNDLE:
         must = f"a whole number in [1, {LARGEST_BUNDLE}]"
         problems.append(sentence("bundle of trials", must, Shown(f"{bundle:g}"), "--per-trial"))
-    elif bundle > 1 and here is None:
-        problems.append(sentence("bundle of trials", "1 on a cluster", Shown(f"{bundle:g}"), "--per-trial"))
     if slots is not None and not 1 <= slots <= MOST:
         problems.append(sentence("slots", f"a whole number in [1, {MOST}]", slots, "--slots"))
     check_shares(problems, cpus=cpus, gpus=gpus)

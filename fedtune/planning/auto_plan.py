@@ -79,12 +79,15 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     if request.address is not None and request.slots is None:
         problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
     packing = placement(request, problems, trials=MAX_TRIALS, order=request.order)
-    if request.bundle > 1:
-        problems.append(sentence("bundle of trials", "1 in fedtune auto", Shown(f"{request.bundle:g}"), "--per-trial"))
+    if request.bundle > 1 and wanted.unit == "seconds":
+        must = "1 with a budget in time, as what a trial takes beside others in a process is not known from one alone"
+        fix = "Give a --budget such as 600rounds or 2GB with it."
+        problems.append(sentence("bundle of trials", must, Shown(f"{request.bundle:g}"), "--per-trial", fix))
     if problems:
         raise UserError(*dict.fromkeys(problems))
     if request.address is not None:  # whose machines are asked once for all methods
-        request = dataclasses.replace(request, per_trial={"cpus": packing.cpus, "gpus": packing.gpus})
+        had = {"cpus": packing.cpus, "gpus": packing.gpus, "bundle": request.bundle}
+        request = dataclasses.replace(request, per_trial=had)
     searches, excluded = _taking_part(request, wanted, given, folder, say)
     device = device_of(packing.gpus, request.address)
     enough = started + auto_budget.TIMING * wanted.budget if wanted.unit == "seconds" and wanted.every else math.inf

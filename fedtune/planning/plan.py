@@ -574,7 +574,8 @@ def placement(
     if request.address is None or request.gpus_per_trial is not None or request.slots == AUTO or problems:
         return packing
     try:
-        return dataclasses.replace(packing, gpus=resources.usual_gpus(cluster.machines(request.address)))
+        machines = cluster.machines(request.address)
+        return dataclasses.replace(packing, gpus=resources.usual_gpus(machines, request.bundle))
     except UserError as error:
         problems.extend(error.problems)
         return packing

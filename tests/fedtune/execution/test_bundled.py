@@ -4,7 +4,7 @@ trials stop early, run out of memory, or lose their process. Ray is played here,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,11 +19,13 @@ from fedtune.execution.queue import Queue
 from fedtune.execution.ray_hooks import SessionEnd
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
+from fedtune.machine.resources import Machine, Share, fit
 from fedtune.machine.server_watch import ServerLoss
 from tests.fedtune.conftest import frozen, space, start
 from tests.fedtune.execution.test_placement import hungry, read, without_share
 from tests.fedtune.fake import Fake
 from tests.fedtune.played import asked
+from trainables import tune
 from trainables.tune import Trial
 from trainables.worker.job import Job
 
@@ -43,14 +45,23 @@ class Needy(Fake):
         return super().step()
 
 
+HERE = (cluster.Slots("here", "127.0.0.1", 8, 0, "", 16),)
+
+
 def play(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, dies: int = 0, simulate: Any = Fake, **changes: Any
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dies: int = 0,
+    simulate: Any = Fake,
+    machines: Sequence[cluster.Slots] = HERE,
+    most: tuple[int, int] = (2, 4),
+    **changes: Any,
 ) -> list[list[int]]:
-    """Drives a search as Ray would; of the first processes `dies` end in their second round. Returns the trials of
-    each process, by their numbers."""
+    """Drives a search as Ray would; of the first processes `dies` end in their second round. most: of processes and
+    trials at once. Returns the trials of each process, by their numbers."""
     made = start(folder, **REST | BUNDLED | changes)
     queue, watch, lost = Queue([Part(folder, made, space())]), ProgressDisplay(made, "quiet"), ServerLoss("resume")
-    monkeypatch.setattr(cluster, "slot_map", lambda *_: [cluster.Slots("here", "127.0.0.1", 8, 0, "", 16)])
+    monkeypatch.setattr(cluster, "slot_map", lambda *_: list(machines))
     servers = mock.Mock(**{"lost.return_value": False})
     end = SessionEnd(folder, None, Interrupts(), lost)
     session = TuneSession(queue, watch, made.placement, end, servers, simulate)
@@ -62,7 +73,10 @@ def play(
             assert job.cpus == 0.5 or not job.beside, "a larger share is a single trial's"
             bundles.append([job.number, *(other.number for other in job.beside)])
             processes[name] = Trial({"job": job}), 0
-        assert len(processes) <= 2 and len(session._running()) <= 4
+        assert len(processes) <= most[0] and len(session._running()) <= most[1]
+        held = [tune.resources({"job": process.config["job"]}).required_resources for process, _ in processes.values()]
+        there = [Machine(one.cores, one.gpus) for one in machines]
+        assert fit([Share(one["CPU"], one.get("GPU", 0.0)) for one in held], there)
         if not processes:
             assert session.end.failure is None and queue.finished
             return bundles
@@ -89,6 +103,17 @@ def test_a_slot_takes_a_bundle_and_the_record_stays(tmp_path: Path, monkeypatch:
     record = frozen(tmp_path / "run")
     assert any(trial["state"] == "PRUNED" for trial in record), "some trials leave their bundle"
     assert record == frozen(tmp_path / "calm")
+
+
+def test_on_a_cluster_a_bundle_is_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for six trials on one machine and for two on another, so that three of four do not fit anywhere."""
+    order: dict[str, Any] = {"order": "arrival", "sampler": "random", "scheduler": "none"}
+    machines = (cluster.Slots("one", "10.0.0.1", 3, 0, "", 6), cluster.Slots("two", "10.0.0.2", 1, 0, "", 2))
+    asked(tmp_path / "calm", **REST | order)
+    changes = {**order, "concurrency": 8, "bundle": 4, "address": "10.0.0.1:6379"}
+    bundles = play(tmp_path / "run", monkeypatch, machines=machines, most=(3, 8), **changes)
+    assert [len(bundle) for bundle in bundles[:3]] == [4, 2, 2] and max(map(len, bundles)) == 4
+    assert frozen(tmp_path / "run") == frozen(tmp_path / "calm")
 
 
 def test_a_trial_that_runs_out_of_memory_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from fedtune.execution import retries
 from fedtune.execution.retries import RETRIES, Cause, Death, Retries, cause, crashes, memory_kills
 from fedtune.execution.shares import Shares
+from fedtune.machine import resources
 from fedtune.machine.cluster import Slots
 from fedtune.machine.resources import Machine, Share
 from fedtune.record.experiment import Placement
@@ -320,6 +321,56 @@ def test_what_was_asked_of_a_lost_machine_is_taken_back_where_another_is_there()
     assert shares.misplaced([0, 1]) == [1], "with all the cores there are now"
     shares.machines = [Machine(2, 0)]
     assert shares.misplaced([0]) == [], "there is no smaller share than the usual one"
+
+
+def of_bundles(gpus: float = 0.0, *machines: tuple[int, int]) -> Shares:
+    """Trials of a quarter of a core on these machines, by their cores and GPUs."""
+    shares = Shares(Placement("auto", 100, 0.25, gpus, bundle=4), [Machine(*one) for one in machines])
+    room = [(*one, resources.room_on(*one, 0.25, gpus)) for one in machines]
+    shares.slots = [Slots(str(place), "", cores, gpus, "", slots) for place, (cores, gpus, slots) in enumerate(room)]
+    return shares
+
+
+def test_a_bundle_is_as_large_as_a_machine_has_room_for() -> None:
+    """Of two machines for ten trials and for four: the next process is on one of them."""
+    one = resources.of_process([Share(0.25, 0.0)] * 4)
+    assert one == Share(1.0, 0.0)
+    shares = of_bundles(0.0, (2, 0), (1, 0))
+    assert [shares.together(most, []) for most in (1, 3, 4, 8, 20)] == [1, 3, 4, 8, 8]
+    assert [shares.together(8, [one] * taken) for taken in (1, 2)] == [8, 4], "beside one that may be on the second"
+    assert shares.together(4, [Share(0.5, 0.0), Share(1.0, 0.0)]) == 4
+    assert shares.together(4, [Share(2.0, 0.0), Share(0.25, 0.0)]) == 3
+    assert shares.together(4, [one] * 3) == 4, "it waits for one to end"
+    assert of_bundles(0.0).together(4, []) == 1, "no machine is there"
+
+
+def test_bundles_on_parts_of_gpus() -> None:
+    """Six trials on each of two GPUs, as the third part of a GPU that is left has room for two of a bundle."""
+    shares = of_bundles(1 / 6, (8, 2))
+    assert shares.processes(100, 4) == 4 and shares.processes(100, 6) == 2 and shares.processes(100, 1) == 12
+    assert shares.processes(7, 4) == 3, "a whole GPU's six trials in two, and the seventh"
+    four = resources.of_process([Share(0.25, 1 / 6)] * 4)
+    assert four == Share(1.0, pytest.approx(4 / 6)) and resources.of_process([Share(0.25, 1 / 6)] * 7).gpus == 1.0
+    assert [shares.together(4, [four] * taken) for taken in (1, 2)] == [4, 2]
+
+
+def test_processes_of_bundles_on_several_machines() -> None:
+    shares = of_bundles(0.0, (2, 0), (1, 0), (0, 0))
+    assert [shares.processes(100, bundle) for bundle in (1, 3, 4, 8, 100)] == [12, 3 + 2, 3, 2, 2]
+    assert [shares.processes(trials, 4) for trials in (1, 5, 9)] == [1, 2, 3]
+    assert of_bundles(0.0).processes(100, 4) == 1, "it waits for a machine"
+
+
+def test_a_bundle_that_no_machine_has_room_for_any_more_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it waits for ever, though there is a machine for each of its trials."""
+    shares = of_bundles(0.0, (2, 0), (1, 0))
+    whole = resources.of_process([shares.begin(number, None) for number in range(8)])
+    waiting, held = {"bundle": tuple(range(8))}, {"bundle": whole}
+    assert shares.lost(waiting, held, "again") == []
+    shares.slots, shares.machines = shares.slots[1:], shares.machines[1:]
+    assert shares.lost(waiting, held, "again") == ["bundle"] and shares.together(8, []) == 4
+    shares.slots, shares.machines = [], []
+    assert shares.lost(waiting, held, "again") == [], "it waits for a machine"
 
 
 def test_it_is_counted_how_long_no_machine_has_room(monkeypatch: pytest.MonkeyPatch) -> None:

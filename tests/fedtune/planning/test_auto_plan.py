@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedtune.machine import resources
+from fedtune.machine import cluster, resources
 from fedtune.options import AutoRequest
 from fedtune.planning import auto_budget, auto_plan
 from fedtune.planning.auto_plan import AutoPlan, options, plan_auto
@@ -112,6 +112,15 @@ def test_without_names_the_dearest_methods_are_left_out_until_the_budget_pays(
     assert "each of 2 methods" in problems(tmp_path, toy, methods=("all",), budget="12s"), "two are too many"
     rounds = planned(tmp_path, toy, methods=("all",), budget="40rounds").record
     assert [one.name for one in rounds.methods] == ["fedavg", "fedprox", "scaffold"], "of equal costs the slowest goes"
+
+
+def test_bundles_share_a_budget_that_is_not_in_time(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(2, 0))
+    made = planned(tmp_path, toy, per_trial="bundle=4", slots=8)
+    assert {(one.experiment.bundle, one.experiment.concurrency) for one in made.searches} == {(4, 8)}
+    monkeypatch.setattr(cluster, "machines", lambda address: [resources.Machine(8, 1, "H100")])
+    made = planned(tmp_path / "cluster", toy, per_trial="bundle=4", slots=8, address="10.0.0.1:6379")
+    assert {(one.experiment.bundle, one.experiment.gpus_per_trial) for one in made.searches} == {(4, 0.0625)}
 
 
 def test_a_time_is_that_of_the_clock(tmp_path: Path, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,6 +376,10 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
         ),
         ({"dataset": "mnsit"}, "mnsit"),
         ({"slots": 0}, "slots must be a whole number in"),
+        (
+            {"per_trial": "bundle=4", "budget": "1h"},
+            "bundle of trials must be 1 with a budget in time, as what a trial",
+        ),
         ({"slots": None, "address": "auto"}, "depends on how many trials run at once on the cluster. Give --slots."),
     ],
 )

@@ -244,10 +244,6 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
             {"slots": "auto", "per_trial": "bundle=2"},
             "--slots auto measures trials in processes of their own, and a bundle puts several into one.",
         ),
-        (
-            {"per_trial": "bundle=2", "address": "10.0.0.1:6379", "slots": 2},
-            "bundle of trials must be 1 on a cluster, got 2 (--per-trial)",
-        ),
         ({"per_trial": "bundle=0"}, "bundle of trials must be a whole number in [1, 4096], got 0 (--per-trial)"),
         ({"per_trial": "bundle=1.5"}, "bundle of trials must be a whole number in [1, 4096], got 1.5 (--per-trial)"),
         (
@@ -604,6 +600,7 @@ def test_on_a_cluster_shares_are_taken_as_asked_for() -> None:
         ([Machine(8, 0), Machine(32, 4, "H100")], {}, 0.25),
         ([Machine(8, 0), Machine(32, 4, "H100")], {"per_trial": "gpus=0"}, 0.0),
         ([Machine(8, 0), Machine(32, 4, "H100")], {"per_trial": "cpus=2,gpus=0.5"}, 0.5),
+        ([Machine(8, 0), Machine(32, 4, "H100")], {"per_trial": "bundle=16"}, 0.0156),
         ([Machine(8, 0), Machine(0, 4, "H100")], {}, 0.0),
         ([Machine(8, 0)], {}, 0.0),
     ],
