@@ -3,7 +3,8 @@
 One federation in the middle of the space is run alone, then two, four, … at the same time, each with one thread and
 then with an equal part of the cores, as long as more of them finish more trials per hour. The cores, the memory, the
 GPU and the number of trials limit how many are tried. In the fixed order of trials the search's lag is a further limit:
-the lag decides what is proposed, and that must not depend on a measurement.
+the lag decides what is proposed, and that must not depend on a measurement. Where trials are bundled, what is run alone
+and side by side are processes with so many of them.
 
 The result is part of the recorded request, because the number of threads changes the last bits of sums, and a resumed
 search has to keep it. The measurements are recorded in the run's provenance. On a cluster the same is measured on one
@@ -56,6 +57,8 @@ class Bounds:
     most: int
     #: Given by --per-trial cpus=N.
     threads: int | None = None
+    #: So many trials share a process.
+    bundle: int = 1
 
 
 class Timed(Protocol):
@@ -65,7 +68,7 @@ class Timed(Protocol):
     surcharge: float
 
     def time(self, count: int, threads: int) -> float:
-        """Their rounds per second, all together. Raises `OutOfMemory`."""
+        """The rounds per second of `count` of them, all together. Raises `OutOfMemory`."""
 
 
 class Packed(NamedTuple):
@@ -91,6 +94,7 @@ def packed(e: Experiment, middle: Mapping[str, Value], asked: SearchRequest) -> 
             e.seeds,
             device="cuda" if on_gpu else "cpu",
             data_dir=e.data_dir,
+            bundle=bounds.bundle,
         ) as federations,
     ):
         table, full = explore(asking(federations, e.rounds, say), bounds, lambda: fit(federations.footprint))
@@ -101,7 +105,7 @@ def packed(e: Experiment, middle: Mapping[str, Value], asked: SearchRequest) -> 
 
 
 def asking(federations: Timed, rounds: int, say: Callable[..., None], where: str = "") -> Callable[[int, int], Sample]:
-    """What `explore` asks: times so many of them with so many threads each. rounds: of a trial."""
+    """What `explore` asks: times so many trials with so many threads in each process. rounds: of a trial."""
 
     def ask(trials: int, threads: int) -> Sample:
         say(
@@ -128,36 +132,39 @@ def limits(e: Experiment, asked: SearchRequest, here: resources.Machine) -> Boun
         room = min(room, max(1, resources.room_on(math.inf, gpus, 1.0, asked.gpus_per_trial)))
     cores = max(1, here.cores // gpus)
     threads = None if asked.cpus_per_trial is None else resources.threads(asked.cpus_per_trial)
-    per_core = cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
-    return Bounds(cores, min(per_core, math.ceil(room / gpus)), threads)
+    by_cores = e.bundle * cores if asked.cpus_per_trial is None else max(1, int(cores / asked.cpus_per_trial + 1e-9))
+    most = min(by_cores, math.ceil(room / gpus))
+    bundle = min(e.bundle, most)
+    return Bounds(cores, most - most % bundle, threads, bundle)
 
 
 def explore(ask: Callable[[int, int], Sample], bounds: Bounds, fit: Callable[[], int]) -> tuple[list[Sample], str]:
-    """Measures one trial, then two, four, … as long as more finish more trials per hour. Returns the samples, and why
-    it ended there.
+    """Measures one trial, or one bundle of them, then two, four, … as long as more finish more trials per hour. Returns
+    the samples, and why it ended there.
 
-    `fit` tells how many fit into memory; it is called after one has run."""
+    `fit` tells how many processes fit into memory; it is called after one has run."""
     table: list[Sample] = []
     most = bounds.most
-    trials, why = 1, "no more are allowed at once"
+    trials, why = bounds.bundle, "no more are allowed at once"
     while True:
         before = max((s.trials_per_hour for s in table), default=0.0)
         try:
-            each = {1, max(1, bounds.cores // trials)} if bounds.threads is None else {bounds.threads}
+            processes = trials // bounds.bundle
+            each = {1, max(1, bounds.cores // processes)} if bounds.threads is None else {bounds.threads}
             table += [ask(trials, threads) for threads in sorted(each)]
         except OutOfMemory:
-            if trials == 1:
+            if not table:
                 raise UserError(
                     "--slots auto found that one configuration in the middle of the space does not fit into the "
                     "memory. "
-                    "Take a smaller model, a smaller batch_size or fewer seeds."
+                    f"Take a smaller model, a smaller batch_size or fewer seeds{', or no bundle' * (trials > 1)}."
                 ) from None
             return table, f"{trials} did not fit into memory"
-        if trials == 1 and (room := max(1, fit())) < most:
+        if trials == bounds.bundle and (room := trials * max(1, fit())) < most:
             most, why = room, f"no more than {room} fit into memory"
         if trials >= most:
             return table, why
-        if trials > 1 and max(s.trials_per_hour for s in table) <= before * GAIN:
+        if trials > bounds.bundle and max(s.trials_per_hour for s in table) <= before * GAIN:
             return table, "more at once finished no more trials per hour"
         trials = min(most, 2 * trials)
 
@@ -209,27 +216,27 @@ def _settled(
     gpus, cores = here.gpus, here.cores
     limit = most_at_once(e)
     at_once = min(best.trials * max(1, gpus), limit)
+    bundle = min(e.bundle, best.trials, at_once)
+    processes = -(-at_once // bundle)
     share = asked.gpus_per_trial if asked.gpus_per_trial is not None else resources.part(best.trials) if gpus else 0.0
-    threads = best.threads if asked.cpus_per_trial is not None else min(best.threads, max(1, cores // at_once))
-    cpus = (
-        asked.cpus_per_trial
-        if asked.cpus_per_trial is not None
-        else float(threads)
-        if at_once * threads <= cores
-        else cores / at_once
+    threads = best.threads if asked.cpus_per_trial is not None else min(best.threads, max(1, cores // processes))
+    of_process = float(threads) if processes * threads <= cores else cores / processes
+    cpus = asked.cpus_per_trial if asked.cpus_per_trial is not None else of_process * resources.part(bundle)
+    experiment = dataclasses.replace(
+        e, concurrency=at_once, cpus_per_trial=cpus, gpus_per_trial=share, threads=threads, bundle=bundle
     )
-    experiment = dataclasses.replace(e, concurrency=at_once, cpus_per_trial=cpus, gpus_per_trial=share, threads=threads)
     each = (
         f"{cpus:g} core{'s' * (cpus != 1)}"
         + (f", {share:.4g} GPU" if share else "")
         + f", {threads} thread{'s' * (threads > 1)}"
+        + (f" for the {bundle} of a bundle" if bundle > 1 else "")
     )
     lines = [
         f"Measured on {cores} cores" + (f" and one of {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ":",
-        *in_lines(table, best, footprint),
+        *in_lines(table, best, footprint, bundle),
         f"Slots: {at_once} × ({each}). {reason(best, table, full)}",
         *busy_before(load, here.cores),
-        *([crowded] if (crowded := resources.crowding(at_once, threads, cores)) else []),
+        *([crowded] if (crowded := resources.crowding(processes, threads, cores)) else []),
     ]
     chosen = {
         "concurrency": at_once,
@@ -262,27 +269,29 @@ def busy_before(load: float, cores: int) -> list[str]:
     ]
 
 
-def in_lines(table: list[Sample], best: Sample, footprint: Footprint) -> list[str]:
-    """The measurements as a table, with an arrow at the `best`."""
+def in_lines(table: list[Sample], best: Sample, footprint: Footprint, bundle: int = 1) -> list[str]:
+    """The measurements as a table, with an arrow at the `best`. bundle: trials in a process."""
     lines = ["  at once  threads  s/round  trials/hour  MiB in all"]
     for s in table:
-        memory = (s.trials * footprint.private + footprint.resident - footprint.private) / MIB
+        memory = (s.trials // bundle * footprint.private + footprint.resident - footprint.private) / MIB
         lines.append(
             f"  {s.trials:7}  {s.threads:7}  {s.seconds_per_round:7.3g}  {s.trials_per_hour:11.4g}  {memory:10.0f}"
             + ("  ←" if s == best else "")
         )
     if footprint.gpu_total:
-        lines.append(f"  GPU memory of one trial: {footprint.gpu / MIB:.0f} MiB, and its CUDA context.")
+        one = "one trial" if bundle == 1 else "a bundle"
+        lines.append(f"  GPU memory of {one}: {footprint.gpu / MIB:.0f} MiB, and its CUDA context.")
     return lines
 
 
 def reason(best: Sample, table: list[Sample], full: str) -> str:
     """The reason in words: `2 at once with 1 thread each finish 60 trials per hour, 1.98 times those of one with 1
     thread and 1.29 times those of one with 2 threads; …`"""
-    others = [s for s in table if s != best and s.trials == 1]
+    fewest = min(s.trials for s in table)
+    others = [s for s in table if s != best and s.trials == fewest]
     against = " and ".join(
-        f"{best.trials_per_hour / s.trials_per_hour:.2f} times those of one with {s.threads} "
-        f"thread{'s' * (s.threads > 1)}"
+        f"{best.trials_per_hour / s.trials_per_hour:.2f} times those of {'one' if fewest == 1 else fewest} with "
+        f"{s.threads} thread{'s' * (s.threads > 1)}"
         for s in others
     )
     each = f"{best.threads} thread{'s' * (best.threads > 1)} each"

@@ -235,10 +235,10 @@ def _given(request: SearchRequest | RunRequest) -> dict[str, Any]:
 
 def _options(request: SearchRequest, problems: list[str]) -> float | None:
     """Checks what else can be checked of single options, and returns the wall-clock budget in seconds."""
-    if request.bundle > 1 and request.slots == AUTO:
+    if request.bundle > 1 and request.slots == AUTO and request.address is not None:
         problems.append(
-            "--slots auto measures trials in processes of their own, and a bundle puts several into one. Give a number "
-            "of slots with it."
+            "On a cluster --slots auto measures trials in processes of their own, and a bundle puts several into one. "
+            "Give a number of slots with it."
         )
     for name in request.metric:
         checks.known("metric", canonical(name), selectable(), problems, "--metric")

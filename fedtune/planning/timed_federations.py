@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Footprint:
-    """The memory of one federation's process at its peak, in bytes."""
+    """The memory of a process with one federation, or a bundle of them, at its peak, in bytes."""
 
     #: All of it, including pages that it shares with other processes.
     resident: int
@@ -50,8 +50,8 @@ class OutOfMemory(Exception):
 
 
 class Federations:
-    """Processes that all run one configuration, which `values` gives in full; as many as `time` has asked for so far.
-    They end with the context."""
+    """Processes that all run one configuration, which `values` gives in full, or a `bundle` of so many trials of it; as
+    many as `time` has asked for so far. They end with the context."""
 
     def __init__(
         self,
@@ -61,13 +61,16 @@ class Federations:
         *,
         device: str = "cpu",
         data_dir: str | None = None,
+        bundle: int = 1,
     ) -> None:
+        self._bundle = bundle
         self._order = {
             "method": method,
             "values": dict(values),
             "seeds": list(seeds),
             "device": device,
             "data_dir": data_dir,
+            "bundle": bundle,
         }
         self._processes: list[subprocess.Popen[str]] = []
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  closed with the context
@@ -89,14 +92,15 @@ class Federations:
         self._errors.close()
 
     def time(self, count: int, threads: int) -> float:
-        """The rounds per second of `count` federations together, with `threads` threads each.
+        """The rounds per second of `count` trials together, with `threads` threads in each process.
 
         Raises `OutOfMemory` where they do not fit, `UserError` where the configuration does not run."""
-        self._start(count, threads)
-        running = self._processes[:count]
+        processes = count // self._bundle
+        self._start(processes, threads)
+        running = self._processes[:processes]
         for process in running:
             self._tell(process, {"threads": threads, "seconds": WINDOW})
-        return rate([self._answer(process)["marks"] for process in running])
+        return self._bundle * rate([self._answer(process)["marks"] for process in running])
 
     def _start(self, count: int, threads: int) -> None:
         new = []
@@ -254,6 +258,30 @@ def _is_heavy(round_: int, apart: Sequence[int]) -> bool:
     return any(round_ % interval == 0 for interval in apart)
 
 
+class Bundle:
+    """Trials that go through their rounds together; one alone, as it does alone."""
+
+    def __init__(self, trials: Sequence[Any]) -> None:
+        self._trials = trials
+
+    @property
+    def round(self) -> int:
+        """Completed rounds."""
+        completed: int = self._trials[0].round
+        return completed
+
+    def step(self) -> list[Any]:
+        """The rows of all of them. Raises what the round of one raises."""
+        from trainables.simulation.replicates import step_together
+
+        rows: list[Any] = []
+        for found in step_together(self._trials):
+            if isinstance(found, Exception):
+                raise found
+            rows += found
+        return rows
+
+
 def serve() -> None:
     """The program of a process: builds its federation, lets it do all its work once, times rounds when told to."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -274,8 +302,12 @@ def serve() -> None:
             process.use_gpu()
         values = order["values"]
         free, total = _gpu() if order["device"] == "cuda" else (0, 0)
-        simulation = Replicates(
-            order["method"], {**values, "rounds": 2}, order["seeds"], device=order["device"], data_dir=order["data_dir"]
+        how = {"device": order["device"], "data_dir": order["data_dir"]}
+        simulation = Bundle(
+            [
+                Replicates(order["method"], {**values, "rounds": 2}, order["seeds"], **how)
+                for _ in range(order["bundle"])
+            ]
         )
         mean, base = typical(simulation, values)
         answer(

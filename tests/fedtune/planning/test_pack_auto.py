@@ -95,6 +95,22 @@ def test_memory_bounds_it() -> None:
         explore(lambda trials, threads: full(3, 1), Bounds(cores=8, most=8), plenty)
 
 
+def test_bundles_are_measured_as_whole_processes() -> None:
+    """Of five trials each, on four cores: memory for three; and of which two finish no more an hour than one."""
+    asked: list[tuple[int, int]] = []
+    bounds = Bounds(cores=4, most=20, bundle=5)
+    table, why = explore(speeds(lambda n, t: n * t**0.5, asked), bounds, lambda: 3)
+    assert asked == [(5, 1), (5, 4), (10, 1), (10, 2), (15, 1)] and "no more than 15 fit" in why
+    table, why = explore(speeds(lambda n, t: 1.0), bounds, plenty)
+    assert {sample.trials for sample in table} == {5, 10} and chosen(table) == (5, 1)
+
+    def full(trials: int, threads: int) -> Sample:
+        raise OutOfMemory
+
+    with pytest.raises(UserError, match="fewer seeds, or no bundle"):
+        explore(full, bounds, plenty)
+
+
 def test_what_was_given_is_not_measured() -> None:
     asked: list[tuple[int, int]] = []
     table, _ = explore(speeds(lambda n, t: float(n), asked), Bounds(cores=8, most=4, threads=2), plenty)
@@ -355,6 +371,45 @@ def test_as_many_run_as_were_measured_to_be_fastest(
     found = plan(small(trials=20))
     assert (found.experiment.concurrency, found.experiment.order) == (8, "arrival")
     assert any("the same seed may give other trials" in note for note in found.notes), found.notes
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options", "expected"),
+    [
+        (0, {}, (16, 0.25, 0.0, 4)),  # four processes of four trials, each on a core
+        (1, {}, (16, 0.25, 0.0625, 4)),
+        (2, {"trials": 30}, (16, 0.25, 0.125, 4)),  # two cores for each GPU: eight trials there
+        (0, {"per_trial": "bundle=4,cpus=0.5"}, (8, 0.5, 0.0, 4)),
+        (0, {"trials": 6}, (4, 0.25, 0.0, 4)),  # a bundle that is whole was measured
+    ],
+)
+def test_slots_of_bundles(
+    small: Callable[..., SearchRequest],
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: int,
+    options: dict[str, Any],
+    expected: tuple[Any, ...],
+) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Noted(Endless):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            made.append(kwargs)
+
+        def time(self, count: int, threads: int) -> float:
+            return float(count)  # another thread gains nothing
+
+    monkeypatch.setattr(probe, "Federations", Noted)
+    monkeypatch.setattr(resources, "machine", lambda: resources.Machine(4, gpus))
+    monkeypatch.setattr("fedtune.planning.plan.device_of", lambda gpus, address: "cpu")
+    monkeypatch.setattr(probe, "available", lambda: 1000)
+    monkeypatch.setattr(probe.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    given: dict[str, Any] = {"trials": 20, "per_trial": "bundle=4", "sampler": "random", "scheduler": "none"}
+    found = plan(small(**given | options))
+    e = found.experiment
+    assert (e.concurrency, e.cpus_per_trial, e.gpus_per_trial, e.bundle) == expected
+    assert made[0]["bundle"] == 4
+    assert any("for the 4 of a bundle" in note for note in found.notes)
 
 
 def test_an_answer_is_not_waited_for_without_end(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

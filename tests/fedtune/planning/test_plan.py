@@ -241,8 +241,8 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"warm_start": ("nowhere",)}, "There is no run 'nowhere'"),
         ({"slots": "autoo"}, "slots must be auto or a whole number, got 'autoo' (--slots)"),
         (
-            {"slots": "auto", "per_trial": "bundle=2"},
-            "--slots auto measures trials in processes of their own, and a bundle puts several into one.",
+            {"slots": "auto", "per_trial": "bundle=2", "address": "10.0.0.1:6379"},
+            "On a cluster --slots auto measures trials in processes of their own, and a bundle puts several into one.",
         ),
         ({"per_trial": "bundle=0"}, "bundle of trials must be a whole number in [1, 4096], got 0 (--per-trial)"),
         ({"per_trial": "bundle=1.5"}, "bundle of trials must be a whole number in [1, 4096], got 1.5 (--per-trial)"),
