@@ -297,6 +297,40 @@ def _set(tensor: Tensor, storage: Any, *where: Any) -> Tensor:
     return made
 
 
+# --- bfloat16 --------------------------------------------------------------------------------------------------------
+
+#: What CUDA's autocast computes in the lower precision and, of what models here use, in float32.
+LOWERED = ("conv2d", "conv_transpose2d.input", "linear", "matmul", "addmm", "mm", "bmm", "baddbmm")
+WIDENED = ("group_norm", "layer_norm", "log_softmax.int", "softmax.int", "nll_loss_nd", "cross_entropy_loss")
+
+
+def _autocasts() -> None:
+    """Autocast on the device lowers and widens what CUDA's does, in front of everything that computes."""
+    getattr(torch, NAME).get_amp_supported_dtype = lambda: [torch.bfloat16]
+    key = "AutocastPrivateUse1"
+    everything, aten = (torch.library.Library(space, "IMPL", key) for space in ("_", "aten"))
+    _libraries.extend((everything, aten))
+    everything.fallback(torch.library.fallthrough_kernel)
+    without = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+    def cast(op: Any, kind: torch.dtype) -> Callable[..., Any]:
+        def to(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return type(value)(map(to, value))
+            return value.to(kind) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with torch._C._ExcludeDispatchKeyGuard(without):
+                return op(*map(to, args), **{name: to(value) for name, value in kwargs.items()})
+
+        return run
+
+    for names, kind in ((LOWERED, torch.bfloat16), (WIDENED, torch.float32)):
+        for name in names:
+            packet, _, overload = name.partition(".")
+            aten.impl(name, cast(getattr(getattr(torch.ops.aten, packet), overload or "default"), kind))
+
+
 # --- saving, loading, copies of whole storages: what PyTorch does not leave to kernels --------------------------------
 
 
@@ -347,6 +381,7 @@ def install() -> torch.device:
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
             aten.impl(short, lambda *a, op=op, **k: _kernel(op, *a, **k))
     torch.serialization.register_package(9, lambda _: None, _loaded)
+    _autocasts()
     storages: Any = torch.storage._StorageBase
     storages.clone = _cloned(storages.clone)
     return torch.device(NAME, 0)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from tests.contracts.test_executors import NEEDED, exact_round, wide
 from tests.contracts.test_methods import CPU, put_state, same, state_of, values_for
@@ -26,6 +25,7 @@ from tests.contracts.test_pretend_device import (
     of_size,
     on,
     options,
+    tensors,
     two_rounds,
     with_option,
 )
@@ -150,12 +150,3 @@ def test_bfloat16_repeats_and_keeps_float32_weights(name: str, executor: str, to
     assert narrow[0]["train_loss"] != wide_[0]["train_loss"]  # or nothing was computed in bfloat16
     assert narrow[0]["train_loss"] == pytest.approx(wide_[0]["train_loss"], rel=0.05)
     assert not [place for place, tensor in tensors(state) if tensor.dtype == torch.bfloat16]
-
-
-def tensors(value: Any, place: str = "") -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a nest, with where they stand."""
-    if isinstance(value, Tensor):
-        yield place, value
-    elif isinstance(value, (dict, list, tuple)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from tensors(item, f"{place}/{key}")
