@@ -91,6 +91,9 @@ class Standin:
             for seed in self.seeds
         ]
 
+    def keep_in(self, folder: Path) -> None:
+        """Nothing is kept."""
+
     def save(self, path: str | Path, *, merged: bool = False) -> tuple[str, ...]:
         Path(path).write_text(str(self.round))
         return ()

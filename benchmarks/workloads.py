@@ -119,6 +119,7 @@ class SavedRounds(Rounds):
         super().__init__(method, values)
         self._made = tempfile.TemporaryDirectory(prefix="fedtune-bench-")
         self._folder = TrialFolder(Path(self._made.name) / "trials" / "0000")
+        self.trial.keep_in(self._folder.path)
         self.saved: list[dict[str, float]] = []
 
     def run(self) -> None:

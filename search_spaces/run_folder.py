@@ -109,6 +109,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from search_spaces import leftovers
+
 VERSION = 1
 
 EXPERIMENT = "experiment.yaml"
@@ -202,7 +204,9 @@ def states(folder: Path) -> list[Path]:
 
 
 def remove_states(folder: Path, needed: Collection[str] = ()) -> None:
-    """Removes what clients kept from a trial's folder, but for the files that are `needed`."""
+    """Removes what clients kept from a trial's folder, but for the files that are `needed`; also what a killed process
+    left under temporary names."""
+    leftovers.clear(folder, is_states)
     for path in states(folder):
         if path.name not in needed:
             path.unlink(missing_ok=True)

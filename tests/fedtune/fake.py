@@ -76,6 +76,9 @@ class Fake:
             rows.append(row)
         return rows
 
+    def keep_in(self, folder: Path) -> None:
+        """Nothing is kept."""
+
     def save(self, path: str | Path, *, merged: bool = False) -> tuple[str, ...]:
         Path(path).write_text(json.dumps([self.round, self.state.hex()]))
         return ()

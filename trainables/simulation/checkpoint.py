@@ -95,18 +95,30 @@ def save(path: Path, tree: Any, *, durable: bool = False) -> None:
         torch.save(tree, file)
 
 
-def load(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Reads a checkpoint without running any code in it. Tensors of a long file, where they belong on the processor,
-    are mapped (on Linux): they take memory once they are used, and a change in place never reaches the file. Raises
-    `ValueError`, or an error of zipfile or torch, where the file is not as it was written."""
+def can_be_mapped() -> bool:
+    """Whether tensors can be mapped from files here."""
+    return os.path.exists("/proc/self/fd")
+
+
+def is_mapped(path: Path) -> bool:
+    """Whether `load` maps the tensors of this file that belong on the processor."""
+    return path.stat(follow_symlinks=False).st_size >= MAPPED and can_be_mapped()
+
+
+def load(path: Path, device: torch.device | str = "cpu", *, mapped: bool = False, known: bool = False) -> Any:
+    """Reads a checkpoint without running any code in it. Tensors of a long file, `mapped` of any, are mapped (on Linux)
+    where they belong on the processor: they take memory once they are used, and a change in place never reaches the
+    file. Raises `ValueError`, or an error of zipfile or torch, where the file is not as it was written; `known`: that
+    is not looked for, as this process has written the file, or has read it before."""
     with os.fdopen(open_plain(path), "rb") as file:
-        with zipfile.ZipFile(file) as archive:  # torch does not look at the checksums that it writes
-            if (broken := archive.testzip()) is not None:
-                raise ValueError(f"{broken} in {path} is damaged")
-        # (By its descriptor: the name may have come to mean another file.)
-        opened = f"/proc/self/fd/{file.fileno()}"
-        long = os.fstat(file.fileno()).st_size >= MAPPED
-        if torch.device(device).type == "cpu" and long and os.path.exists(opened):
+        if not known:
+            with zipfile.ZipFile(file) as archive:  # torch does not look at the checksums that it writes
+                if (broken := archive.testzip()) is not None:
+                    raise ValueError(f"{broken} in {path} is damaged")
+        mapped = mapped or os.fstat(file.fileno()).st_size >= MAPPED
+        if torch.device(device).type == "cpu" and mapped and can_be_mapped():
+            # (By its descriptor: the name may have come to mean another file.)
+            opened = f"/proc/self/fd/{file.fileno()}"
             return torch.load(opened, map_location=device, weights_only=True, mmap=True)
         file.seek(0)
         return torch.load(file, map_location=device, weights_only=True)

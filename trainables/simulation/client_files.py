@@ -8,23 +8,53 @@ Who puts a checkpoint in its place removes the others afterwards (`trainables.wo
 A file of which less than half is still needed is given up, and what is needed of it goes into the new one too. So there
 is at most twice as much on the disk as clients keep, and at most `MOST` files. What a trial leaves that has ended and
 may go on with more rounds is one file, of what clients keep alone.
+
+Where a folder is known (`keep_in`), no more than `IN_MEMORY` bytes of what clients keep are in memory, however many
+clients there are: as soon as there are more, they go into a file, are mapped from there, and take memory while they are
+used. Until the next checkpoint lists such a file it has a temporary name, and it is removed once nothing of it is
+needed. So memory does not hang on when a checkpoint is due. (On a GPU all stay there.)
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from search_spaces import run_folder
+from search_spaces import files, leftovers, run_folder
 from trainables.simulation import checkpoint
+from trainables.worker.process import disk_errors
 
 #: The place of a seed among those of a trial, the field of its `Progress`, the client.
 Key = tuple[int, str, int]
 #: So many files are listed at most; then all that is needed goes into one.
 MOST = 64
+#: Bytes of what the clients of a trial keep that may be in memory, beside what a round is working on.
+IN_MEMORY = 1 << 28
+
+
+class _Saved(NamedTuple):
+    """Something that a client keeps, as it was saved last."""
+
+    held: object
+    #: The file, and how long it is there.
+    name: str
+    length: int
+    #: Whether what is held is mapped from the file.
+    is_mapped: bool
+
+
+class _Unlisted(NamedTuple):
+    """A file that no checkpoint lists yet."""
+
+    path: Path
+    #: Holds its temporary name (`search_spaces.leftovers`).
+    descriptor: int
 
 
 class ClientFiles:
@@ -33,10 +63,65 @@ class ClientFiles:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
-        #: By key what was saved last, in which file, and how long it is.
-        self._saved: dict[Key, tuple[object, str, int]] = {}
+        #: Whether what is too much for the memory goes into the folder.
+        self._moves_out = False
+        self._saved: dict[Key, _Saved] = {}
         #: Lengths of the files, of what they held at first.
         self._lengths: dict[str, int] = {}
+        #: Of these, those that no checkpoint lists.
+        self._unlisted: dict[str, _Unlisted] = {}
+        #: Bytes in memory that are mapped from no file; more rather than less.
+        self._in_memory = 0
+        weakref.finalize(self, _remove, self._unlisted)
+
+    def keep_in(self, folder: Path) -> None:
+        """From now on what is too much for the memory goes into files in `folder`, where checkpoints are too."""
+        self._enter(folder)
+        self._moves_out = True
+
+    def _enter(self, folder: Path) -> None:
+        if folder != self._folder:
+            self._saved, self._lengths = {}, {}
+            _remove(self._unlisted)
+        self._folder = folder
+
+    def overflow(self, held: Any) -> bool:
+        """Whether with `held`, which a client keeps from now on, there may be too much in memory, and `move_out` has
+        something to do."""
+        tree = checkpoint.to_tree(held)
+        self._in_memory += checkpoint.count_bytes(tree)
+        return (
+            self._moves_out and self._in_memory > IN_MEMORY and checkpoint.can_be_mapped() and checkpoint.on_cpu(tree)
+        )
+
+    def move_out(self, now: Mapping[Key, Any]) -> dict[Key, Any]:
+        """Where too much of `now` is in memory, all that is there, as trees that are mapped from files; what is in none
+        is written. They are to be held in place of what is there. Raises `OSError`."""
+        assert self._folder is not None
+        saved = self._current(now)
+        in_memory = [held for key, held in now.items() if key not in saved or not saved[key].is_mapped]
+        self._in_memory = sum(checkpoint.count_bytes(checkpoint.to_tree(held)) for held in in_memory)
+        if self._in_memory <= IN_MEMORY:  # what was replaced in the meantime was counted too
+            return {}
+        if written := {key: checkpoint.to_tree(held) for key, held in now.items() if key not in saved}:
+            name = self._next(self._folder)
+            descriptor, path = leftovers.new_file(self._folder / name)
+            self._unlisted[name] = _Unlisted(path, descriptor)
+            with disk_errors(self._folder / name):
+                torch.save(written, path)
+            saved |= self._lying_in(name, now, written, is_mapped=False)
+        found: dict[Key, Any] = {}
+        for name in {known.name for known in saved.values() if not known.is_mapped}:
+            path = self._unlisted[name].path if name in self._unlisted else self._folder / name
+            tree = checkpoint.load(path, mapped=True, known=True)
+            found |= {key: tree[key] for key, known in saved.items() if known.name == name and not known.is_mapped}
+        self._saved = {key: known._replace(is_mapped=True) for key, known in saved.items()}
+        self._in_memory = 0
+        needed = {known.name for known in saved.values()}
+        for name in [name for name in self._unlisted if name not in needed]:
+            _remove({name: self._unlisted.pop(name)})
+            del self._lengths[name]
+        return {key: found[key] for key in now if key in found}
 
     def save(
         self, folder: Path, now: Mapping[Key, Any], *, merged: bool = False
@@ -44,44 +129,81 @@ class ClientFiles:
         """Saves in `folder` what is not there of `now`; `merged`: into one file that holds nothing else, as the trial
         has ended. Returns the list for the checkpoint, and what was written and read back where that spares memory, as
         trees. Raises `OSError`."""
-        if folder != self._folder:
-            self._saved, self._lengths = {}, {}
-        self._folder = folder
-        kept = {key: known for key, held in now.items() if (known := self._saved.get(key)) and known[0] is held}
+        self._enter(folder)
+        kept = self._current(now)
         needed = dict.fromkeys(self._lengths, 0)
-        for _, name, length in kept.values():
-            needed[name] += length
+        for known in kept.values():
+            needed[known.name] += known.length
         lengths = {name: self._lengths[name] for name, length in needed.items() if 2 * length > self._lengths[name]}
-        is_one = len(lengths) <= 1 and len(kept) == len(now) and all(n in lengths for n in needed if needed[n])
-        is_one = is_one and sum(needed.values()) == sum(lengths.values())
+        is_one = (
+            len(lengths) <= 1
+            and len(kept) == len(now)
+            and all(of == self._lengths[n] or not of for n, of in needed.items())
+        )
         if len(lengths) >= MOST or (merged and not is_one):
             lengths = {}
-        saved = {key: known for key, known in kept.items() if known[1] in lengths}
+        saved = {key: known for key, known in kept.items() if known.name in lengths}
         mapped: dict[Key, Any] = {}
         if written := {key: checkpoint.to_tree(held) for key, held in now.items() if key not in saved}:
-            name = _next(folder)
+            name = self._next(folder)
             checkpoint.save(folder / name, written, durable=True)
-            of_each = {key: max(1, checkpoint.count_bytes(tree)) for key, tree in written.items()}
-            lengths[name] = sum(of_each.values())
-            saved |= {key: (now[key], name, length) for key, length in of_each.items()}
+            is_mapped = not merged and checkpoint.is_mapped(folder / name) and checkpoint.on_cpu(written)
+            saved |= self._lying_in(name, now, written, is_mapped=is_mapped)
+            lengths[name] = self._lengths[name]
             if merged:
                 checkpoint.page_out({key: tree for key, tree in written.items() if key in kept})
-            elif lengths[name] >= checkpoint.MAPPED and checkpoint.on_cpu(written):
-                mapped = checkpoint.load(folder / name)
+            elif is_mapped:
+                mapped = checkpoint.load(folder / name, known=True)
+                were = (saved[key].length for key in written if key not in kept or not kept[key].is_mapped)
+                self._in_memory = max(0, self._in_memory - sum(were))
+        self._list(folder, lengths)
         self._saved, self._lengths = saved, lengths
-        listed = [(*key, saved[key][1], saved[key][2]) for key in now]
+        listed = [(*key, saved[key].name, saved[key].length) for key in now]
         return {"files": lengths, "clients": listed}, mapped
 
+    def _current(self, now: Mapping[Key, Any]) -> dict[Key, _Saved]:
+        """What is saved as it is now."""
+        return {key: known for key, held in now.items() if (known := self._saved.get(key)) and known.held is held}
+
+    def _lying_in(
+        self, name: str, now: Mapping[Key, Any], written: Mapping[Key, Any], *, is_mapped: bool
+    ) -> dict[Key, _Saved]:
+        """Notes what the file `name` holds."""
+        of_each = {key: max(1, checkpoint.count_bytes(tree)) for key, tree in written.items()}
+        self._lengths[name] = sum(of_each.values())
+        return {key: _Saved(now[key], name, length, is_mapped) for key, length in of_each.items()}
+
+    def _list(self, folder: Path, listed: Mapping[str, int]) -> None:
+        """Gives those files their names that a checkpoint is about to list, and removes the others that none has."""
+        for name, (path, _) in self._unlisted.items():
+            if name in listed:
+                files.sync(path)
+                os.replace(path, folder / name)
+        _remove(self._unlisted)
+
     def holds(self, now: Mapping[Key, object]) -> None:
-        """Says that these are what was saved, as a simulation now holds it."""
-        self._saved = {key: (now[key], *known[1:]) for key, known in self._saved.items()}
+        """Says that these, of what `move_out`, `save` or `load` has returned, are held now as a simulation made them of
+        it."""
+        self._saved |= {key: self._saved[key]._replace(held=held) for key, held in now.items()}
 
     def load(self, folder: Path, listed: Mapping[str, Any], device: torch.device) -> dict[Key, Any]:
         """What a checkpoint in `folder` lists, as trees in the order in which it was saved. Raises `ValueError` where a
         file is missing or not as it was written."""
-        found = read(folder, listed, device)
-        self._folder, self._lengths = folder, dict(listed["files"])
-        self._saved = {key: (None, name, length) for *place, name, length in listed["clients"] if (key := _key(place))}
+        many = self._moves_out and device.type == "cpu" and sum(listed["files"].values()) > IN_MEMORY
+        found = read(folder, listed, device, mapped=many)
+        self._enter(folder)
+        self._lengths = dict(listed["files"])
+        are_mapped = {
+            name: device.type == "cpu"
+            and ((many and checkpoint.can_be_mapped()) or checkpoint.is_mapped(folder / name))
+            for name in self._lengths
+        }
+        self._saved = {
+            key: _Saved(None, name, length, are_mapped[name])
+            for *place, name, length in listed["clients"]
+            if (key := _key(place))
+        }
+        self._in_memory = sum(known.length for known in self._saved.values() if not known.is_mapped)
         return found
 
     @property
@@ -89,14 +211,21 @@ class ClientFiles:
         """The files that the last checkpoint lists."""
         return list(self._lengths)
 
+    def _next(self, folder: Path) -> str:
+        """A name that no file has or will have."""
+        there = [path.name for path in run_folder.states(folder)]
+        return f"{run_folder.STATES}{1 + max(map(run_folder.number_of_states, [*there, *self._unlisted]), default=0)}"
 
-def read(folder: Path, listed: Mapping[str, Any], device: torch.device | str = "cpu") -> dict[Key, Any]:
-    """What a checkpoint in `folder` lists, as `ClientFiles.load` returns it."""
+
+def read(
+    folder: Path, listed: Mapping[str, Any], device: torch.device | str = "cpu", *, mapped: bool = False
+) -> dict[Key, Any]:
+    """What a checkpoint in `folder` lists, as `ClientFiles.load` returns it; `mapped`: as of `checkpoint.load`."""
     if strange := [name for name in listed["files"] if not run_folder.is_states(name)]:
         raise ValueError(f"a trial has no file {strange[0]!r}")
     try:
-        files = {name: checkpoint.load(folder / name, device) for name in listed["files"]}
-        return {key: files[name][key] for *place, name, _ in listed["clients"] if (key := _key(place))}
+        found = {name: checkpoint.load(folder / name, device, mapped=mapped) for name in listed["files"]}
+        return {key: found[name][key] for *place, name, _ in listed["clients"] if (key := _key(place))}
     except (FileNotFoundError, KeyError) as error:
         raise ValueError(f"what clients keep is missing in {folder}") from error
 
@@ -106,7 +235,10 @@ def _key(place: list[Any]) -> Key:
     return seed, field, client
 
 
-def _next(folder: Path) -> str:
-    """A name that no file has."""
-    taken = [run_folder.number_of_states(path.name) for path in run_folder.states(folder)]
-    return f"{run_folder.STATES}{1 + max(taken, default=0)}"
+def _remove(unlisted: dict[str, _Unlisted]) -> None:
+    """Removes files under temporary names, those that still have one, and lets go of the names."""
+    while unlisted:
+        _, (path, descriptor) = unlisted.popitem()
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+        os.close(descriptor)

@@ -60,6 +60,17 @@ class Replicates:
         trained = trained_together(self.simulations)
         return [s.run_round(trained.pop(s, None)) for s in self.simulations]
 
+    def keep_in(self, folder: Path) -> None:
+        """From now on what clients keep goes into files in `folder`, where checkpoints are too, as soon as more of it
+        is in memory than `client_files.IN_MEMORY`."""
+        self._client_files.keep_in(folder)
+        for s in self.simulations:
+            s.keeps = self._keeps
+
+    def _keeps(self, held: Any) -> None:
+        if self._client_files.overflow(held) and (found := self._client_files.move_out(self._of_clients())):
+            self._take(found)
+
     def save(self, path: str | Path, *, merged: bool = False) -> list[str]:
         """Writes everything that the next round depends on, atomically. What clients keep goes into files beside
         `path`, whose names are returned; those that are not among them are needed no longer. `merged`: there is then
@@ -81,7 +92,8 @@ class Replicates:
     def _take(self, found: Mapping[Key, Any]) -> None:
         for place, simulation in enumerate(self.simulations):
             simulation.take({(field, c): tree for (of, field, c), tree in found.items() if of == place})
-        self._client_files.holds(self._of_clients())
+        held = self._of_clients()
+        self._client_files.holds({key: held[key] for key in found})
 
     def load(self, path: str | Path) -> list[str]:
         """Continues from a file that `save` wrote for the same configuration and seeds, and returns what that did."""

@@ -127,6 +127,7 @@ class _Returned:
                 page_out(to_tree(before))
             # What changed is told by identity (`trainables.simulation.client_files`); a method may change in place.
             self.client_states[client] = copy.copy(now) if now is before else now
+            s.keeps(self.client_states[client])
         self.numbers[client] = {"train_loss": result.loss} | dict(result.metrics)
 
 
@@ -176,6 +177,7 @@ class _ClientModels:
             s.progress = replace(
                 now, personal=now.personal | {client: copy}, measured_in=now.measured_in | {client: self._round}
             )
+            s.keeps(copy)
 
 
 class Simulation:
@@ -216,6 +218,10 @@ class Simulation:
         self._tested: dict[int, bool] = {}
         #: By client the state that was read back from a file, which may be mapped from there.
         self.read_back: dict[int, Any] = {}
+        #: Told of everything that a client keeps from now on; may put something else in its place (`take`).
+        self.keeps: Callable[[Any], None] = lambda held: None
+        #: By client the states of the round that is under way.
+        self.under_way: dict[int, Any] = {}
         #: The global models of the last evaluated round, with what was measured of them.
         self.remembered: list[Remembered] = []
         rng = self.fed.rng.child("init")
@@ -307,6 +313,7 @@ class Simulation:
         (`trained_together`). models: the clients go one by one, and what they hand back is measured there and not
         returned."""
         t, device, returned = self.progress.round + 1, self.fed.device, _Returned(self._bytes("bytes_up", {}))
+        self.under_way = returned.client_states
         with arithmetic(self.fed.precision):
             uploads: Sequence[Upload]
             if models is not None:
@@ -336,6 +343,7 @@ class Simulation:
             client_states=now.client_states | returned.client_states,
             sent=tuple(sorted(returned.sent.union(now.sent))),
         )
+        self.under_way = {}
         row: Row = {"round": t, "seed": self.fed.seed} | returned.up | trained.down
         row |= self._client_means(returned.numbers) | {"seconds_client": trained.seconds, "seconds_server": served}
         return row, trained.results
@@ -571,7 +579,8 @@ class Simulation:
     def of_clients(self) -> dict[tuple[str, int], Any]:
         """What the progress holds of each client that takes space, by its field and the client."""
         now = self.progress
-        return {(name, client): held for name in OF_CLIENTS for client, held in getattr(now, name).items()}
+        held = {(name, client): held for name in OF_CLIENTS for client, held in getattr(now, name).items()}
+        return held | {("client_states", client): state for client, state in self.under_way.items()}
 
     def load(self, tree: Any) -> None:
         """Continues from a tree that `save` made, once `take` has put in what was kept of the clients."""
@@ -582,9 +591,11 @@ class Simulation:
         """Puts trees of what `of_clients` returned in the place of what is there, or behind it."""
         held: dict[str, dict[int, Any]] = {name: dict(getattr(self.progress, name)) for name in OF_CLIENTS}
         for (name, client), tree in found.items():
-            held[name][client] = from_tree(OF_CLIENTS[name](self.method), tree)
+            now = from_tree(OF_CLIENTS[name](self.method), tree)
+            of_round = name == "client_states" and client in self.under_way
+            (self.under_way if of_round else held[name])[client] = now
             if name == "client_states":
-                self.read_back[client] = held[name][client]
+                self.read_back[client] = now
         self.progress = replace(self.progress, client_states=held["client_states"], personal=held["personal"])
 
 

@@ -1,4 +1,5 @@
-"""How a process that simulates is set up: its threads, its share of a GPU, the memory it keeps."""
+"""How a process that simulates is set up, its threads, its share of a GPU, the memory it keeps; and what it makes of a
+full memory or disk."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import faulthandler
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from io import TextIOBase
+from pathlib import Path
 from typing import TextIO
 
 import torch
@@ -67,6 +70,19 @@ def is_out_of_memory(error: BaseException) -> bool:
             "cudnn_status_alloc_failed",
         )
     )
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """torch and safetensors report a full disk as errors of their own; within, those are an `OSError` too."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise OSError(f"{path.name} cannot be written ({str(error).splitlines()[0]})") from error
 
 
 def spare_imports() -> None:

@@ -7,14 +7,13 @@ moment the checkpoint's round and the rows up to it are complete.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import io
 import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,7 +35,7 @@ from search_spaces.run_folder import (
 )
 from trainables.wire import Params
 from trainables.worker import rounds_jsonl
-from trainables.worker.process import is_out_of_memory
+from trainables.worker.process import disk_errors, is_out_of_memory
 from trainables.worker.rounds_jsonl import Damaged, Row
 from trainables.zoo import Card, save_clients, save_model
 
@@ -55,6 +54,9 @@ class Resumable(Protocol):
 
     @property
     def round(self) -> int: ...
+
+    def keep_in(self, folder: Path) -> None:
+        """From now on what is too much for the memory goes into files in `folder`."""
 
     def save(self, path: str | Path, *, merged: bool = False) -> Sequence[str]:
         """Saves it, and returns the names of the files beside `path` that belong to it: `merged` as few as can be."""
@@ -90,6 +92,7 @@ class TrialFolder:
         Raises `Damaged` where the folder does not hold what was written to it; then `simulation` is of no more use. And
         `EnvironmentFault` where the trial has ended meanwhile, in another process."""
         leftovers.clear(self.path, lambda name: name.startswith(WRITTEN))
+        simulation.keep_in(self.path)
         checkpoint = self.path / CHECKPOINT
         rows: list[Row] = []
         over = has_ended(self.path)
@@ -153,7 +156,7 @@ class TrialFolder:
             return
         started = time.monotonic()
         path = self.path / CHECKPOINT
-        with _disk(path), files.replacing(path, durable=True) as temporary:
+        with disk_errors(path), files.replacing(path, durable=True) as temporary:
             needed = simulation.save(temporary, merged=stays)
             # The rows first: a power cut must not leave a checkpoint without the rounds before it.
             files.sync(self.path / ROUNDS)
@@ -163,13 +166,13 @@ class TrialFolder:
     def save_model(self, seed: int, params: Params, card: Card) -> None:
         """Saves a seed's global model in place of the one that was there."""
         path = self.path / f"model-{seed}.safetensors"
-        with _disk(path):
+        with disk_errors(path):
             save_model(path, params, card)
 
     def save_clients(self, seed: int, found: Mapping[int, tuple[Params, Card]]) -> None:
         """Saves the clients' own models of a seed in place of those that were there."""
         path = self.path / f"clients-{seed}.safetensors"
-        with _disk(path):
+        with disk_errors(path):
             save_clients(path, found)
 
     def save_confusion(self, found: Mapping[int, Mapping[str, Any]]) -> None:
@@ -204,19 +207,6 @@ def _load(simulation: Resumable, checkpoint: Path) -> Sequence[str]:
         if is_out_of_memory(error):
             raise
         raise Damaged("its checkpoint is damaged") from error
-
-
-@contextlib.contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    """torch and safetensors report a full disk as errors of their own; within, those are an `OSError` too."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        raise OSError(f"{path.name} cannot be written ({str(error).splitlines()[0]})") from error
 
 
 def held_log(folder: Path) -> io.TextIOBase | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fedtune.options import ExtendRequest
 from fedtune.planning.resumption import space_of
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import write_document
-from search_spaces import run_folder
+from search_spaces import leftovers, run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter
@@ -211,6 +212,7 @@ def test_a_checkpoint_stays_where_a_trial_may_go_on(tmp_path: Path, edits: dict[
     for trial in run.frozen:
         (places[trial.number] / run_folder.CHECKPOINT).touch()
         (places[trial.number] / "states-7").touch()
+        (places[trial.number] / leftovers.temporary_name("states-8")).touch()
         drop_checkpoint(part, trial)
         drop_checkpoint(part, trial)
         assert may_go_on(part, {**part.experiment.values, **part.space.values(trial.params)}) == bool(kept)
@@ -219,3 +221,4 @@ def test_a_checkpoint_stays_where_a_trial_may_go_on(tmp_path: Path, edits: dict[
     there = [number for number, place in places.items() if not run_folder.has_ended(place)]
     assert there == [number for number, state in states.items() if state in kept]
     assert there == [number for number, place in places.items() if run_folder.states(place)]
+    assert there == [number for number, place in places.items() if any(map(leftovers.becomes, os.listdir(place)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import shutil
 import sys
@@ -12,8 +13,8 @@ import pytest
 import torch
 
 from fedtune.decisions.early_stopping import Never
-from search_spaces import run_folder
-from tests.contracts.test_methods import untimed, values_for
+from search_spaces import leftovers, run_folder
+from tests.contracts.test_methods import light, untimed, values_for
 from trainables.simulated_trial import SimulatedTrial
 from trainables.simulation import checkpoint, client_files, rounds
 from trainables.simulation.client_files import ClientFiles, Key
@@ -273,3 +274,180 @@ def test_a_checkpoint_of_another_version_or_of_other_seeds_is_refused(toy: Path,
             trial.load(tmp_path / "other")
     with pytest.raises(ValueError, match=r"of the seeds \(3,\)"):
         Replicates("fedavg", values_for("fedavg", toy), (4,)).load(tmp_path / "now")
+
+
+def temporary(folder: Path) -> list[str]:
+    """What the files in a folder are to become that have temporary names."""
+    return sorted(name for path in folder.iterdir() if (name := leftovers.becomes(path.name)) is not None)
+
+
+def places_of_files() -> list[tuple[int, int]]:
+    """Where this process has mapped files of what clients keep: begin and end."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    places = [line.split()[0].split("-") for line in lines if run_folder.STATES in line]
+    return [(int(begin, 16), int(end, 16)) for begin, end in places]
+
+
+def lies_in(tensor: torch.Tensor, places: list[tuple[int, int]]) -> bool:
+    return any(begin <= tensor.data_ptr() < end for begin, end in places)
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux maps checkpoints")
+
+
+def keep(files: ClientFiles, now: dict[Key, Any], client: int, value: float = 0.0) -> list[int]:
+    """Which clients' states move out as this client keeps something new."""
+    now.update(states(client, value=value))
+    if not files.overflow(now[0, "client_states", client]):
+        return []
+    found = files.move_out(now)
+    places = places_of_files()
+    assert all(torch.equal(found[key]["w"], now[key]["w"]) and lies_in(found[key]["w"], places) for key in found)
+    now.update(found)
+    files.holds(found)
+    return [client for _, _, client in found]
+
+
+@on_linux
+def test_what_is_too_much_for_the_memory_goes_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: of 100 bytes the fourth state of 32 is too much. The files have temporary names until a checkpoint lists
+    them; what none lists and nobody needs is removed with the next one, and the rest with their owner."""
+    monkeypatch.setattr(client_files, "IN_MEMORY", 100)
+    files, now = ClientFiles(), dict[Key, Any]()
+    assert [keep(files, now, client) for client in range(5)] == [[], [], [], [], []], "no folder is known"
+    files, now = ClientFiles(), {}
+    files.keep_in(tmp_path)
+    assert [keep(files, now, client) for client in range(5)] == [[], [], [], [0, 1, 2, 3], []]
+    assert (temporary(tmp_path), names(tmp_path)) == (["states-1"], [])
+    # Of one client again and again no more than one state is in memory.
+    assert [keep(files, now, 4, value) for value in (10.0, 20.0, 30.0, 40.0, 50.0)] == [[]] * 5
+    assert [keep(files, now, client, 60.0) for client in range(4)] == [[], [], [0, 1, 2, 4], []]
+    assert (temporary(tmp_path), names(tmp_path)) == (["states-1", "states-2"], [])
+    listed, _ = files.save(tmp_path, now)
+    assert listed["files"] == {"states-2": 4 * 32, "states-3": 32}
+    assert (temporary(tmp_path), names(tmp_path)) == ([], ["states-2", "states-3"])
+    found = client_files.read(tmp_path, listed)
+    assert list(found) == list(now) and all(torch.equal(found[key]["w"], now[key]["w"]) for key in now)
+    for value in (70.0, 80.0, 90.0):
+        for client in range(5):
+            keep(files, now, client, value)
+    assert (temporary(tmp_path), names(tmp_path)) == (["states-6", "states-7"], ["states-2", "states-3"])
+    run_folder.remove_states(tmp_path, ["states-2", "states-3"])
+    assert len(temporary(tmp_path)) == 2, "their process lives"
+    del files
+    gc.collect()
+    assert (temporary(tmp_path), names(tmp_path)) == ([], ["states-2", "states-3"])
+    assert all(float(now[0, "client_states", client]["w"][0]) == 90.0 + client for client in range(5))
+
+
+@on_linux
+def test_saved_states_in_memory_are_mapped_from_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a checkpoint too short to be mapped, also once it was read by another process, are not written again."""
+    monkeypatch.setattr(client_files, "IN_MEMORY", 100)
+    files, now = ClientFiles(), states(0, 1, 2)
+    files.keep_in(tmp_path)
+    listed, mapped = files.save(tmp_path, now)
+    assert not mapped
+    again = ClientFiles()
+    again.keep_in(tmp_path)
+    now = again.load(tmp_path, listed, CPU)
+    again.holds(now)
+    now |= states(3)
+    assert again.overflow(now[0, "client_states", 3])
+    found = again.move_out(now)
+    places = places_of_files()
+    assert [client for _, _, client in found] == [0, 1, 2, 3]
+    assert all(lies_in(tree["w"], places) for tree in found.values())
+    assert checkpoint.load(next(tmp_path.glob(".states-2.*"))).keys() == states(3).keys()
+    # Where a checkpoint holds too much for the memory, it is mapped when it is read.
+    files.save(tmp_path, now := states(*range(5)))
+    listed, _ = files.save(tmp_path, now)
+    found = again.load(tmp_path, listed, CPU)
+    places = places_of_files()
+    assert len(found) == 5 and all(lies_in(tree["w"], places) for tree in found.values())
+    again.holds(found)
+    assert not again.overflow(states(0)[0, "client_states", 0])
+
+
+@on_linux
+@pytest.mark.parametrize("name", ["scaffold", "fedphp", "dhf", "ditto"])
+def test_states_that_move_out_in_the_midst_of_a_round_change_no_bit(
+    name: str, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for one and a half states of the memory's, rows, states and clients' own models are those of a trial
+    that keeps all in memory; also after a kill, which leaves files of temporary names, and a resumption."""
+    monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
+    values = values_for(name, toy, clients=6, active_clients=4, rounds=4, **light(name))
+    whole = Replicates(name, values, (3, 4))
+    whole.keep_models()
+    rows = [whole.step() for _ in range(4)]
+    held = whole.simulations[0].of_clients().values()
+    one = max(checkpoint.count_bytes(checkpoint.to_tree(tree)) for tree in held)
+    monkeypatch.setattr(client_files, "IN_MEMORY", one * 3 // 2)
+    most, moved = list[int](), list[int]()
+    count, move_out = ClientFiles.overflow, ClientFiles.move_out
+
+    def counted(self: ClientFiles, held: Any) -> bool:
+        found = count(self, held)
+        if not found:
+            most.append(sum(in_memory(s) for s in trial.simulations))
+        return found
+
+    def noted(self: ClientFiles, now: Any) -> Any:
+        found = move_out(self, now)
+        moved.append(len(found))
+        return found
+
+    def in_memory(s: Any) -> int:
+        trees, places = [checkpoint.to_tree(tree) for tree in s.of_clients().values()], places_of_files()
+        found = (t for tree in trees for t in checkpoint._tensors(tree) if not lies_in(t, places))
+        return sum(map(checkpoint.count_bytes, found))
+
+    monkeypatch.setattr(ClientFiles, "overflow", counted)
+    monkeypatch.setattr(ClientFiles, "move_out", noted)
+    place = tmp_path / "trials" / "0000"
+    for until in (2, 3, 4):
+        folder, trial = TrialFolder(place), Replicates(name, values, (3, 4))
+        before = folder.resume(trial, (3, 4))
+        trial.keep_models()
+        assert temporary(place) == []
+        while trial.round < until:
+            new = trial.step()
+            assert [untimed(row) for row in new] == [untimed(row) for row in rows[trial.round - 1]]
+            folder.append(new)
+            folder.save_checkpoint(trial, last=False)
+        assert len(before) == 2 * (until - 1 if until > 2 else 0)
+        folder.close()
+        (place / leftovers.temporary_name("states-99")).write_bytes(b"of a process that was killed")
+    assert len(moved) > 4 and sum(moved) > 8 and max(most) <= one * 3 // 2
+    assert same(kept(trial), kept(whole))
+    personal = [
+        {seed: {c: p for c, (p, _) in of.items()} for seed, of in t.personal_models().items()} for t in (trial, whole)
+    ]
+    assert same(*personal)
+
+
+@on_linux
+def test_a_disk_that_is_full_in_the_midst_of_a_round_interrupts(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written until then under a temporary name is removed when the trial lets go of its folder."""
+    monkeypatch.setattr(client_files, "IN_MEMORY", 0)
+    true, written = torch.save, list[Path]()
+
+    def full(tree: Any, to: Any) -> None:
+        if not isinstance(to, Path):
+            return true(tree, to)
+        if len(written) == 2:
+            raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's way of saying it
+        written.append(to)
+        return true(tree, to)
+
+    monkeypatch.setattr(torch, "save", full)
+    values = values_for("scaffold", toy, clients=6, active_clients=4, rounds=4)
+    job = Job(0, str(tmp_path / "t"), "scaffold", values, (3,), ("global_accuracy",), (1,), Never())
+    result = SimulatedTrial(job, False, lambda *asked: None).step()
+    assert result["done"] and len(written) == 2
+    ending = result["ending"]
+    assert (ending.stop_reason, ending.round) == ("interrupted", 0) and "states-3 cannot be written" in ending.error
+    assert temporary(tmp_path / "t") == [] and not any(path.exists() for path in written)
