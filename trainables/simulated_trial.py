@@ -85,10 +85,12 @@ class SimulatedTrial:
                 self._simulation.keep_models()
             if job.keep_images:
                 self._folder.save_images(None, self._simulation.keep_images())
-            if job.values.get("eval_test") == "end":  # the test set is measured only where the trial may end
+            # The test set is measured only where the trial may end.
+            if job.values.get("eval_test") == "end" and isinstance(self._simulation, Replicates):
                 self._simulation.may_end(job.rule.may_stop)
-                rows = self._simulation.planned(rows)
-                self._folder.rewrite(rows)
+                written, rows = rows, self._simulation.planned(rows)
+                if rows != written:
+                    self._folder.rewrite(rows)
             self._take_up(rows)
 
     def release(self) -> None:

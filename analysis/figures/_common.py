@@ -18,6 +18,11 @@ from search_spaces.metrics import twin
 
 #: Letters that fit below a panel on a narrow screen.
 LETTERS = 40
+#: What is said where curves are of validation data alone.
+NO_CURVE = (
+    "The test set was measured only where a trial may end (eval_test=end), so there is no curve of it; --set "
+    "eval_test=every measures it after every round."
+)
 #: The trial number that stands for the mean of a final run's trials.
 MEAN = -1
 ACCURACIES = ("global_accuracy", "local_accuracy", "g_acc_virtual")
@@ -65,12 +70,6 @@ def shared_metrics(runs: Sequence[Run], of: Callable[[Iterable[bool]], bool] = a
 
     rows = metric_rows(runs, lambda metric: of(measured(run, metric) for run in runs))
     return rows[-1] if rows else []
-
-
-def only_at_end(run: Run, metric: str) -> bool:
-    """Whether the run measured the metric only where a trial may end, so that there is no curve of it: one on the test
-    set where `eval_test` is end."""
-    return run.value("eval_test", "every") == "end" and not metric.startswith("val_") and twin(metric) != metric
 
 
 def box(dots: pd.DataFrame, place: object, name: str, colour: str, panel: int, texts: Sequence[str]) -> go.Box:
@@ -178,7 +177,7 @@ def check_measured(asked: Sequence[str], drawn: Sequence[tuple[str, str]], runs:
     it is of."""
     have = {metric for metric, _ in drawn}
     missing = [metric for metric in asked if metric not in have]
-    ended = [m for m in missing if any(only_at_end(run, m) for run in runs)]
+    ended = [m for m in missing if any(run.only_at_end(m) for run in runs)]
     if ended:
         raise UserError(
             f"{' and '.join(ended)} was measured only where a trial may end in {', '.join(run_names(runs))}, as "

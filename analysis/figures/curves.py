@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import MEAN, faint, metric_rows, only_at_end, sample, trial_lines
+from analysis.figures._common import MEAN, NO_CURVE, faint, metric_rows, sample, trial_lines
 from analysis.labels import Labels
 from analysis.runs import Run
 
@@ -44,7 +44,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     kept = sample(numbers, LIMIT, keep=[] if best is None else [best])
     curves = run.curves[run.curves["trial"].isin(kept)]
     measured = {m for m in curves.columns if curves[m].notna().any()}
-    rows = metric_rows(runs, lambda m: m in measured and not only_at_end(run, m))
+    rows = metric_rows(runs, lambda m: m in measured and not run.only_at_end(m))
     if len(run.chosen) > 1 or (run.kind == "run" and run.chosen):
         curves, best = pd.concat([curves, _over_seeds(run)], ignore_index=True), MEAN
     shared = curves[["trial", "round", "seeds"]]
@@ -61,8 +61,8 @@ def data(runs: Sequence[Run]) -> Drawing:
     )
     if int(curves["seeds"].max()) == 1:
         note = f"{note} One seed per trial, so there is no band.".strip()
-    if any(only_at_end(run, metric) for metric in measured):
-        note = f"{note} The test set was measured only where a trial may end (eval_test=end): no curve of it.".strip()
+    if any(run.only_at_end(metric) for metric in measured):
+        note = f"{note} {NO_CURVE}".strip()
     return Drawing(table, max((len(r) for r in rows), default=1), _chosen_words(run), note)
 
 

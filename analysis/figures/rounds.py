@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import banded, check_measured, legend_once, look, only_at_end, shared_metrics, titled
+from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
 from analysis.labels import Labels, entry, text
 from analysis.runs import Run, run_names
 from analysis.runs.rounds import read_rounds
@@ -56,8 +56,8 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     left = any(run.kind != "run" and set(run.keys) - set(split) for run in runs)
     note = "Of a search a line is the best configuration, by what was selected on." if left else ""
     standard = shared_metrics(runs) or shared_metrics(runs, any)
-    standard = [twin(m) if any(only_at_end(run, m) for run in runs) else m for m in standard]
-    lines = [m for m in metrics or standard if not any(only_at_end(run, m) for run in runs)]
+    standard = [twin(m) if any(run.only_at_end(m) for run in runs) else m for m in standard]
+    lines = [m for m in metrics or standard if not any(run.only_at_end(m) for run in runs)]
     found = drawing(under(runs, factor.conditions(runs), split, {}), lines, note)
     check_measured(metrics, found.panels, runs)
     return found

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import MEAN, faint, metric_rows, sample, trial_lines
+from analysis.figures._common import MEAN, NO_CURVE, faint, metric_rows, sample, trial_lines
 from analysis.labels import Labels
 from analysis.runs import Run
 
@@ -36,9 +36,9 @@ def needs(runs: Sequence[Run]) -> str | None:
 
 
 def data(runs: Sequence[Run]) -> Drawing:
-    """One row per trial, round and metric: trial, round, sent (10^6 bytes, cumulated, both ways), metric, value,
-    best (whether it is the chosen trial, or the mean of a final run's). At most `LIMIT` trials, the chosen one among
-    them."""
+    """One row per trial, round and metric (on test data, or on validation data where only these were measured round by
+    round): trial, round, sent (10^6 bytes, cumulated, both ways), metric, value, best (whether it is the chosen trial,
+    or the mean of a final run's). At most `LIMIT` trials, the chosen one among them."""
     run = runs[0]
     curves = run.curves.copy()
     curves["sent"] = (curves["bytes_up"].fillna(0) + curves["bytes_down"].fillna(0)).groupby(
@@ -52,7 +52,8 @@ def data(runs: Sequence[Run]) -> Drawing:
         curves = pd.concat([curves, means.assign(trial=MEAN).reset_index()], ignore_index=True)
     kept = sample(numbers, LIMIT, keep=[] if best is None else [best])
     curves = curves[curves["trial"].isin([*kept, MEAN])]
-    rows = metric_rows(runs, lambda m: m in curves.columns and bool(curves[m].notna().any()))
+    measured = [m for m in curves.columns if curves[m].notna().any()]
+    rows = metric_rows(runs, lambda m: m in measured and not run.only_at_end(m))
     names = rows[-1] if rows else []
     parts = [
         curves[["trial", "round", "sent"]].assign(metric=m, value=curves[m], best=curves["trial"] == best)
@@ -64,6 +65,8 @@ def data(runs: Sequence[Run]) -> Drawing:
     note = f"Every {what} sends the same per round here, so the lines differ in accuracy only." if equal else ""
     if len(kept) < len(numbers):
         note = f"{note} {len(kept)} of {len(numbers)} trials are drawn.".strip()
+    if any(run.only_at_end(metric) for metric in measured):
+        note = f"{note} {NO_CURVE}".strip()
     return Drawing(table, note, run.kind == "run")
 
 

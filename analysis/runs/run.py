@@ -310,13 +310,18 @@ class Run:
         several = isinstance(seeds, list) and len(seeds) > 1 and not self.single
         return curves_by_seed(self.lines, self.metrics[0]) if several else None
 
+    def only_at_end(self, metric: str) -> bool:
+        """Whether the metric was measured only where a trial may end, so that there is no curve of it and no best round
+        is known: one on the test set where `eval_test` is end."""
+        return self.value("eval_test", "every") == "end" and not metric.startswith("val_") and twin(metric) != metric
+
     def last(self, number: int, metric: str) -> dict[int, float]:
         """A trial's last measured value of the metric by seed."""
         return readout(self.lines, number, metric, "last")
 
     def peak(self, number: int, metric: str) -> dict[int, float]:
-        """A trial's best value of the metric over rounds by seed."""
-        return readout(self.lines, number, metric, METRICS[metric].direction)
+        """A trial's best value of the metric over rounds by seed; nothing where it was measured only at the end."""
+        return {} if self.only_at_end(metric) else readout(self.lines, number, metric, METRICS[metric].direction)
 
     # -- which of them is the best, and how sure that is -------------------------------------------------------------
 
@@ -457,8 +462,10 @@ class Run:
     def over_seeds(self, metric: str, how: str = "last") -> dict[int, float]:
         """The chosen trials' value of the metric by seed: the last round's (`last`), or the best over rounds
         (`maximize`, `minimize`). Nothing of a metric whose target was not reached on one of them: the others alone
-        would flatter."""
+        would flatter; and no best one where it was measured only at the end."""
         found: dict[int, float] = {}
+        if how != "last" and self.only_at_end(metric):
+            return found
         for number in self.chosen:
             found |= (of_trial := readout(self.lines, number, metric, how))
             if waits(metric) and len(of_trial) < len({seed for _, seed in self.lines.get(number, {})}):
@@ -466,8 +473,11 @@ class Run:
         return dict(sorted(found.items()))
 
     def at_best_of(self, metric: str, chooser: str, direction: str) -> dict[int, float]:
-        """The chosen trials' value of `metric` by seed, each seed's in the round that is best by `chooser`."""
+        """The chosen trials' value of `metric` by seed, each seed's in the round that is best by `chooser`; nothing
+        where it was measured only at the end."""
         found: dict[int, float] = {}
+        if self.only_at_end(metric):
+            return found
         for number in self.chosen:
             found |= at_best_of(self.lines, number, metric, chooser, direction)
         return dict(sorted(found.items()))

@@ -179,6 +179,11 @@ class Comparison:
             notes.append("The best round was picked on the test data itself, as many papers do: it is optimistic.")
         else:
             notes += _how_chosen({e.metric: e.chooser for e in self.entries})
+        if ended := [n for n, run in self._named().items() if any(map(run.only_at_end, self.metrics))]:
+            notes.append(
+                f"No best round is known of {' and '.join(ended)}, which measured the test set only where a trial may "
+                "end (eval_test=end)."
+            )
         if not self.differences():
             notes.append("The runs have the same settings, as far as they have them in common.")
         if any(run.kind != "run" for run in self.runs):
@@ -268,12 +273,13 @@ def seed_values(run: Run, metric: str, readout: str = "last") -> dict[int, float
 
 
 def _chooser(runs: Sequence[Run], metric: str) -> str:
-    """By what best rounds are chosen: the metric on the validation share where all runs have recorded it, as rounds of
-    one table are chosen in one way; else the metric itself."""
+    """By what best rounds are chosen: the metric on the validation share where all runs that know their best rounds
+    have recorded it, as rounds of one table are chosen in one way; else the metric itself."""
     validation = twin(metric)
     if not validation.startswith("val_"):
         return metric
-    measured = all(run.at_best_of(metric, validation, METRICS[metric].direction) for run in runs)
+    curves = [run for run in runs if not run.only_at_end(metric)]
+    measured = all(run.at_best_of(metric, validation, METRICS[metric].direction) for run in curves)
     return validation if measured else metric
 
 

@@ -18,9 +18,9 @@ def differences(runs: Mapping[str, Run]) -> dict[str, Values]:
     """By parameter, the values of the runs (by name) that have one of this name, where two of them are not equal.
 
     A run stands for its best trial. A parameter that one run alone has, as a rule its method's own, is not a
-    difference in settings and left out."""
+    difference in settings and left out; so is how often a run measured the test set."""
     configs = {name: run.config(run.best) for name, run in runs.items() if run.best is not None}
-    keys = dict.fromkeys(key for config in configs.values() for key in config)
+    keys = dict.fromkeys(key for config in configs.values() for key in config if key != "eval_test")
     found: dict[str, Values] = {}
     for key in keys:
         values = {name: config[key] for name, config in configs.items() if key in config}

@@ -247,9 +247,9 @@ class Stages:
 
     def _price(self, run: Run, starts: prices.Starts) -> float:
         """The seconds that one seed takes of the best configuration of a search, or of what a final run trains, in a
-        process that is there."""
+        process that is there, with the test set measured in every round."""
         trials = [trial for trial in run.frozen if run.kind == "run" or trial.number == run.best]
-        inside = fmean(float(trial.user_attrs.get("seconds", 0.0)) for trial in trials)
+        inside = fmean(float(trial.user_attrs.get("seconds", 0.0)) + spared(run, trial.number) for trial in trials)
         return starts.warm + (inside if run.kind == "run" else inside / self.record.seeds)
 
     def _rivals(self, found: Auto) -> list[str]:
@@ -333,6 +333,19 @@ class Stages:
         trials, name = sum(part.experiment.trials for part in parts), f"{self.record.name}: {what}"
         lead = dataclasses.replace(parts[0].experiment, name=name, trials=trials, address=self.address)
         return stage_of(parts, lead, self.style, seed_name, self._clock)
+
+
+def spared(run: Run, number: int) -> float:
+    """The seconds that a trial was spared as it measured the test set in few of its evaluated rounds, by what it took
+    for both kinds."""
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for line in run.lines.get(number, {}).values():
+        of_both = [name.removeprefix("val_") in line for name in line if name.startswith("val_")]
+        if of_both:
+            seconds[any(of_both)].append(float(line.get("seconds_evaluation", 0.0)))
+    if not (seconds[False] and seconds[True]):
+        return 0.0
+    return len(seconds[False]) * max(0.0, fmean(seconds[True]) - fmean(seconds[False]))
 
 
 def _starts(found: Auto) -> prices.Starts:

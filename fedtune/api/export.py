@@ -242,7 +242,8 @@ def _must_agree(run: Run, first: CurveTable, other: Run, table: CurveTable) -> N
     if other.kind != "run":
         compared["searched space"] = first.card["space"]["search"], table.card["space"]["search"]
     ours, theirs = first.card["settings"], table.card["settings"]
-    compared |= {key: (value, theirs[key]) for key, value in ours.items() if key in theirs and key not in searched}
+    free = {*searched, "eval_test"}  # how often the test set is measured changes no curve
+    compared |= {key: (value, theirs[key]) for key, value in ours.items() if key in theirs and key not in free}
     differs = next((what for what, (one, two) in compared.items() if one != two), None)
     if differs is not None:
         one, two = (show(value) if not isinstance(value, (list, dict)) else "another" for value in compared[differs])

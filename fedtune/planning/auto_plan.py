@@ -236,6 +236,8 @@ def settings(
     wanted += [("own_metrics", ",".join(request.own_metrics))] if request.own_metrics else []
     wanted += [(name, value) for name, value in given if canonical(name) not in of_data]
     found = {method: _of_space(request.space, method, shared) or dict(shared) for method in methods}
+    for values in found.values():
+        values.pop("eval_test", None)  # the plan of each search says it, where the user does not
     for name, value in wanted:
         method, dot, key = name.partition(".")
         method, key = (method, canonical(key)) if dot else ("", canonical(name))
@@ -469,6 +471,7 @@ def _check_conditions(found: Sequence[Plan], request: AutoRequest) -> None:
     from trainables.local import LocalTraining
 
     own = {key for name, _ in pairs(request, []) for _, dot, key in [name.partition(".")] if dot}
+    own.add("eval_test")  # which decides no result
     keys = [key for key in {**parameters(FederationConfig), **parameters(LocalTraining)} if key not in own]
     experiments = [search.experiment for search in found]
     problems = []

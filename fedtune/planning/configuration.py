@@ -41,6 +41,8 @@ _KEYS = (
 
 
 def described(run: Run, best: Best) -> dict[str, Any]:
+    """What the file of a configuration holds. It measures the test set in every round, as a final run does, whatever
+    the search did."""
     experiment, origin = Experiment.of(run), run.provenance
     made = run.computed(best.number)
     partition: Any = {}
@@ -54,7 +56,7 @@ def described(run: Run, best: Best) -> dict[str, Any]:
         "fedtune": VERSION,
         "method": experiment.method,
         "space": experiment.space,
-        "parameters": run.config(best.number),
+        "parameters": run.config(best.number) | {"eval_test": "every"},
         "searched": list(best.params),
         **({"condition": dict(best.condition)} if best.condition else {}),
         "metric": best.measured,

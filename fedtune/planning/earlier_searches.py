@@ -103,4 +103,4 @@ def _read(path: Path) -> Run | None:
 def _same_federations(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> bool:
     """Whether a run may have had the very federations that this search will have."""
     seeds = {seed for seed in run.experiment.get("seeds") or [] if isinstance(seed, int)}
-    return set(differences(run, experiment, facts)) <= {"seeds"} and bool(seeds & set(experiment.seeds))
+    return set(differences(run, experiment, facts)) <= {"seeds", "eval_test"} and bool(seeds & set(experiment.seeds))

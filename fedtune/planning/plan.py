@@ -28,7 +28,7 @@ from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.earlier_searches import note, said_before
 from fedtune.planning.objects import spelled
 from fedtune.planning.preflight import Checked, preflight, under_conditions
-from fedtune.planning.selection import Selection, selectable, selected_by
+from fedtune.planning.selection import Selection, measured_at_end, selectable, selected_by
 from fedtune.planning.settings import FEW_VALIDATED, MORE_VALIDATED, Settings, overrides, settled
 from fedtune.planning.warm_start import known, opened
 from fedtune.record.experiment import Experiment, datasets, final_seeds, search_seeds
@@ -193,6 +193,7 @@ def _search(request: SearchRequest, settings: Settings | None, problems: list[st
     folder, time = named_folder(str(name), problems), _options(request, problems)
     settings = settings or settled(request, problems)
     selection = selected_by(request, settings, problems)
+    settings = measured_at_end(request, settings, selection)
     budget = budgeted(request, settings, len(selection.metric), problems)
     _combination(request, settings.space, budget, selection, problems)
     space = dataclasses.replace(settings.space, metric=selection.metric)
@@ -417,9 +418,9 @@ def _notes(request: SearchRequest, experiment: Experiment, space: Space) -> tupl
 
 def _few_validated(e: Experiment, checked: Checked) -> list[str]:
     """What is said where a search selects on so few validation samples that chance among them is more than half of what
-    a seed does (`docs/defaults.md`)."""
+    a seed does (`docs/defaults.md`), unless the share of them is searched or varied."""
     fraction, count = float(e.values.get("validation_fraction", 0.0)), checked.validation
-    if not 0 < count < FEW_VALIDATED or fraction >= MORE_VALIDATED or e.select_on != "validation":
+    if not 0 < count < FEW_VALIDATED or not 0 < fraction < MORE_VALIDATED or e.select_on != "validation":
         return []
     chance = 100 * math.sqrt(0.8 * 0.2 / count)
     return [

@@ -201,6 +201,7 @@ def _part(
         values = {"validation_fraction": share, **reproduction.small_values, **values}
     else:
         values = {**reproduction.on(reproduction.dataset(asked.dataset), row.method), **values}
+    values = {"eval_test": "every", **values}  # of a grid too, whose page may draw curves
     shared: dict[str, Any] = {
         "space": row.space,
         "dataset": asked.dataset or (None if asked.small else paper),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -69,6 +70,39 @@ def selected_by(request: SearchRequest, settings: Settings, problems: list[str])
                 f"--set {needed}=VALUE."
             )
     return Selection(select_on, metric, require)
+
+
+#: Figures of curves on the test set, where a space names them for its report.
+OF_CURVES = ("curves", "rounds", "traffic")
+
+
+def measured_at_end(request: SearchRequest, settings: Settings, selection: Selection) -> Settings:
+    """The settings with `eval_test` end where nobody has set it, the profile is the small one, and nothing reads what
+    every round would measure on the test set: no metric that is selected by, no target, no tracker, no figure of the
+    space, and no number of a paper on these data that is a best round's."""
+    space = settings.space
+    free = {**space.search, **space.vary}
+    asked = request.paper or "eval_test" in {**space.fix, **free}
+    by_test = any(data_of(name) == "test" for name in selection.metric)
+    watched = settings.value("target") or "target" in free or request.log or set(space.figures) & set(OF_CURVES)
+    # Without validation data every evaluation is one on the test set.
+    lacking = not settings.value("validation_fraction") or "validation_fraction" in free
+    if asked or by_test or watched or lacking or _beside_best_rounds(request, settings):
+        return settings
+    fixed = {"eval_test": "end"}
+    left = dataclasses.replace(space, fix={**space.fix, **fixed})
+    return dataclasses.replace(settings, space=left, values={**settings.values, **fixed})
+
+
+def _beside_best_rounds(request: SearchRequest, settings: Settings) -> bool:
+    """Whether a paper has best rounds of the method on these data, beside which the report sets the search's own."""
+    if not settings.space.published:
+        return False
+    from analysis.published import papers
+
+    lines = [line for line in papers.published(settings.space.published) if line.method == request.method]
+    name = str(settings.value("dataset"))
+    return any(line.readout == "best" and papers.same_dataset(line.dataset, name) for line in lines)
 
 
 def recorded(names: Sequence[str], usual: Data) -> tuple[str, ...]:

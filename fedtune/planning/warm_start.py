@@ -281,8 +281,10 @@ def differences(run: Run, experiment: Experiment, facts: Mapping[str, Any]) -> l
     values = run.experiment.get("values")
     theirs = {**UNSAID, **values} if isinstance(values, Mapping) else {}
     ours, nothing = {**UNSAID, **experiment.values}, object()
-    # A data set is compared by its content: its path may have changed.
-    keys = sorted((theirs.keys() | ours.keys()) - {"dataset"})
+    # A data set is compared by its content: its path may have changed. What was measured on the test set in every round
+    # was measured in the last ones too.
+    seldom = {"eval_test"} if ours.get("eval_test") == "end" else set()
+    keys = sorted((theirs.keys() | ours.keys()) - {"dataset"} - seldom)
     found += [key for key in keys if theirs.get(key, nothing) != ours.get(key, nothing)]
     if list(run.metrics) != list(experiment.metric):
         found.append("metric")

@@ -269,9 +269,12 @@ class Simulation:
         return t % self.settings.eval_every == 0 or t == self.settings.rounds
 
     def measures_test(self, t: int) -> bool:
-        """Whether round `t` is measured on the test set too, if it is evaluated."""
+        """Whether round `t` is measured on the test set too, if it is evaluated: where a trial may end before the next
+        evaluation it is the last one."""
         if t not in self._tested:
-            self._tested[t] = self.settings.eval_test == "every" or t == self.settings.rounds or self.may_end(t)
+            until = range(t, min(t + self.settings.eval_every, self.settings.rounds))
+            ends = self.settings.eval_test == "end" and t < self.settings.rounds
+            self._tested[t] = not ends or any(map(self.may_end, until))
         return self._tested[t]
 
     def planned(self, row: Row) -> Row:

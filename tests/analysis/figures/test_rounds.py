@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from analysis.figures import curves, rounds
+from analysis.figures import curves, rounds, traffic
 from analysis.labels import Labels
 from analysis.runs import load_runs
 from search_spaces import run_folder
@@ -151,3 +151,7 @@ def test_a_test_set_that_was_measured_at_the_end_has_no_curve(root: Path, tmp_pa
     drawing = curves.data(runs[:1])
     assert all(metric.startswith("val_") for metric in drawing.table["metric"])
     assert "no curve of it" in drawing.note and "no curve of it" not in curves.data(runs[1:]).note
+    sent = [traffic.data([run]) for run in runs]
+    assert ["no curve of it" in drawing.note for drawing in sent] == [True, False]
+    assert [{metric.startswith("val_") for metric in drawing.table["metric"]} for drawing in sent] == [{True}, {False}]
+    assert set(sent[0].table["round"]) == set(sent[1].table["round"])

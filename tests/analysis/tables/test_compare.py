@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from plotly.offline import get_plotlyjs
 from scipy import stats
 from typer.testing import CliRunner
@@ -137,6 +138,23 @@ def test_where_one_run_has_no_validation_all_are_chosen_on_the_test_curve(pair: 
     assert [e.best.mean for e in found.entries] == [e.summary.mean for e in peaks.entries]
     assert any(n.startswith("Best round: ") and "optimistic" in n for n in found.notes())
     assert "best" not in [column.key for column in peaks.table().columns]
+
+
+def test_no_best_round_is_known_where_the_test_set_was_measured_at_the_end(pair: list[Path], tmp_path: Path) -> None:
+    """The other run's is chosen on validation data as before, and how often it was measured is no setting."""
+    ours, theirs = (Path(shutil.copytree(run, tmp_path / run.name)) for run in pair)
+    for path in theirs.rglob(run_folder.CONFIG):
+        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "eval_test": "end"}))
+    before, found = (compare(runs, metrics=["global_accuracy"]) for runs in (pair, [ours, theirs]))
+    assert [e.values for e in found.entries] == [e.values for e in before.entries]
+    assert found.entries[0].best == before.entries[0].best and found.entries[1].best.n == 0
+    assert [e.chooser for e in found.entries] == ["val_global_accuracy"] * 2
+    assert [row["best"] for row in found.table().rows][1] == "–"
+    assert found.differences() == before.differences()
+    said = f"No best round is known of {theirs.name}, which measured the test set only where a trial may end"
+    assert any(note.startswith(said) for note in found.notes()) and not any(said in note for note in before.notes())
+    peaks = compare([ours, theirs], metrics=["global_accuracy"], readout="best")
+    assert peaks.entries[0].values and not peaks.entries[1].values
 
 
 def _without(line: dict[str, Any], key: str) -> dict[str, Any]:

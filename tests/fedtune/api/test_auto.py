@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 import fedtune
+from analysis.runs import Run
 from analysis.stats import holm, paired
-from fedtune.api.auto import AutoResult
+from fedtune.api.auto import AutoResult, spared
 from fedtune.cli import app
 from fedtune.execution.ray_session import TuneSession
 from fedtune.planning import auto_budget
@@ -66,6 +68,18 @@ def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
             self.end.interrupts.pending = True
 
     monkeypatch.setattr(TuneSession, "on_trial_result", result)
+
+
+def test_a_final_run_is_priced_with_the_test_set_in_every_round() -> None:
+    """Of four rounds two were measured on validation data, for 1 and 3 s, and one on the test set too, for 5 s."""
+    lines = {
+        (1, 0): {"val_wlp": 0.1, "seconds_evaluation": 1.0},
+        (2, 0): {"bytes_up": 1.0, "seconds_evaluation": 0.5},
+        (3, 0): {"val_wlp": 0.1, "seconds_evaluation": 3.0},
+        (4, 0): {"val_wlp": 0.1, "wlp": 0.1, "seconds_evaluation": 5.0},
+    }
+    run = cast(Run, SimpleNamespace(lines={7: lines, 8: {(4, 0): lines[4, 0]}}))
+    assert [spared(run, number) for number in (7, 8, 9)] == [2 * (5 - 2), 0.0, 0.0]
 
 
 @pytest.mark.guard("a whole search over methods")

@@ -104,6 +104,15 @@ def test_runs_over_one_space_make_one_table(tmp_path: Path) -> None:
         assert got == pytest.approx(rounds["val_global_accuracy"].to_numpy(), abs=0.5 / STEPS * (1 + 1e-9))
 
 
+def test_how_often_the_test_set_was_measured_keeps_no_runs_apart(tmp_path: Path) -> None:
+    runs = [
+        played.searched(tmp_path / how, seeds=(place,), values={"eval_test": how})
+        for place, how in enumerate(("end", "every"))
+    ]
+    fedtune.export([run.path for run in runs], table=tmp_path / "all.npz")
+    assert load(tmp_path / "all.npz").seeds == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -23,7 +23,7 @@ from fedtune.api.reproductions import reproductions
 from fedtune.cli import app
 from fedtune.commands._reproduce_output import result
 from fedtune.options import ReproduceRequest
-from fedtune.planning.plan import AMX
+from fedtune.planning.plan import AMX, plan
 from fedtune.planning.reproduction import command, plan_reproduction
 from search_spaces import run_folder
 from search_spaces.errors import UserError
@@ -303,6 +303,14 @@ def test_lines_through_one_point_share_its_cell(tmp_path: Path) -> None:
         "00-fedmdcg": [1, 1, 1, 1, 1, 1, 1],
         "05-fedmdcg-lambda5-0": [1, 1, 1, 1, 0, 1, 1],
     }
+
+
+def test_a_reproduction_measures_on_the_test_set_in_every_round(tmp_path: Path) -> None:
+    """A heat map too, which is a search."""
+    for name in ("dfrd-fig5", "dfrd-table1"):
+        asked = ReproduceRequest(name, small=True, runs_dir=str(tmp_path))
+        part = plan_reproduction(asked).parts[0]
+        assert plan(part.request, part.settings).experiment.values["eval_test"] == "every"
 
 
 def test_a_heat_map_is_made_whole(tmp_path: Path) -> None:

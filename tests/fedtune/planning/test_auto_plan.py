@@ -206,6 +206,21 @@ def test_where_bfloat16_makes_a_server_faster_it_says_so(
     assert sum(note == AMX for note in made.notes) == said
 
 
+@pytest.mark.parametrize(
+    ("changed", "measured"),
+    [
+        ({}, ["end", "end"]),
+        ({"set": ("clients=3", "omega=100", "min_samples=2", "eval_test=every")}, ["every", "every"]),
+        ({"set": ("clients=3", "omega=100", "min_samples=2", "fedprox.eval_test=every")}, ["end", "every"]),
+    ],
+)
+def test_its_searches_measure_on_the_test_set_where_a_trial_may_end(
+    tmp_path: Path, toy: Path, changed: dict[str, Any], measured: list[str]
+) -> None:
+    made = planned(tmp_path, toy, **changed)
+    assert [search.experiment.values["eval_test"] for search in made.searches] == measured
+
+
 def test_a_small_budget_pays_for_fewer_seeds(tmp_path: Path, toy: Path) -> None:
     # Two fresh seeds of both cost 16 seed-rounds, a final one 4: at most half of the budget.
     found = [planned(tmp_path, toy, budget=f"{count}rounds").record for count in (56, 55, 48, 47, 30)]

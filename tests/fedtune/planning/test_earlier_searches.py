@@ -97,6 +97,12 @@ def test_it_learns_nothing_from_others(tmp_path: Path, changes: dict[str, Any]) 
     assert said(tmp_path / "new", **changes) is None and note(None) == []
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [("every", "end"), ("end", "every")])
+def test_how_often_the_test_set_was_measured_makes_no_other_federations(tmp_path: Path, theirs: str, ours: str) -> None:
+    searched(tmp_path / "one", values={"eval_test": theirs})
+    assert said(tmp_path / "new", seeds=(0, 1), values={"rounds": 9, "eval_test": ours}) is None
+
+
 def test_other_federations_of_the_same_seeds_do_count(tmp_path: Path) -> None:
     searched(tmp_path / "one")
     assert said(tmp_path / "new", seeds=(0, 1), values={"rounds": 9, "lr": 0.1}) is not None

@@ -82,6 +82,16 @@ def test_where_something_differs_only_points_are_taken(
     )
 
 
+@pytest.mark.parametrize(("theirs", "ours", "taken"), [("every", "end", 6), ("end", "every", 0), ("end", "end", 6)])
+def test_what_every_round_measured_on_the_test_set_stands_for_the_last(
+    tmp_path: Path, theirs: str, ours: str, taken: int
+) -> None:
+    old = searched(tmp_path / "old", values={"eval_test": theirs})
+    made = begin(tmp_path / "new", old, trials=5, values={"eval_test": ours})
+    assert made.experiment.taken == taken
+    assert any("eval_test" in note for note in made.notes) == (not taken)
+
+
 def test_the_data_sets_path_does_not_count(tmp_path: Path) -> None:
     old = searched(tmp_path / "old", values={"dataset": "/a/toy.npz"})
     assert begin(tmp_path / "new", old, values={"dataset": "/b/toy.npz"}).experiment.taken == 6

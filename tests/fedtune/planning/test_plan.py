@@ -14,18 +14,21 @@ import pytest
 import yaml
 
 import fedtune
+from analysis.runs.best import Best
 from fedtune.machine import cluster, resources
 from fedtune.machine.resources import Machine, pack
 from fedtune.options import RunRequest, SearchRequest
 from fedtune.planning.checks import named_folder, seconds_of
-from fedtune.planning.configuration import load
+from fedtune.planning.configuration import described, load
 from fedtune.planning.plan import AMX, plan
-from fedtune.planning.selection import selected_by
+from fedtune.planning.selection import measured_at_end, selected_by
 from fedtune.planning.settings import settled
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, Value
+from tests.fedtune.conftest import experiment, space
+from tests.fedtune.played import play
 from tests.toy import write_toy
 
 
@@ -780,6 +783,65 @@ def test_the_small_profile_takes_a_small_model_where_a_round_would_compute_much(
     assert f"{said} and its server {server * image / 1e9:,.0f}, and" * bool(server) in found.chosen[0]
     assert f"{said}, and above 500 billion" * (not server) in found.chosen[0]
     assert found.chosen[0].startswith(f"Model {model}: ") and found.chosen[0].endswith("--set model=cnn takes cnn.")
+
+
+@pytest.mark.parametrize(
+    ("changed", "measured"),
+    [
+        ({}, "end"),
+        ({"metric": ("wlp", "bytes_up")}, "end"),
+        ({"require": ("wlp>=0.1",)}, "end"),
+        ({"set": ("eval_test=every",)}, "every"),
+        ({"metric": ("test_wlp",)}, "every"),
+        ({"log": "tensorboard"}, "every"),
+        ({"set": ("target=0.5",)}, "every"),
+        ({"set": ("validation_fraction=0",), "metric": ("test_wlp",)}, "every"),
+        ({"paper": True, "rounds": 2, "set": ("clients=3",), "trials": 2}, "every"),
+        ({"method": "dfrd", "space": "alpha_lambda"}, "end"),
+        ({"method": "dfrd", "space": "transferability"}, "end"),  # of other data than Table 3
+        ({"method": "dfrd", "space": "transferability", "dataset": "svhn", "set": ("model=lenet5",)}, "every"),
+    ],
+)
+def test_a_small_search_measures_on_the_test_set_where_a_trial_may_end(
+    asked: Callable[..., SearchRequest], changed: dict[str, Any], measured: str
+) -> None:
+    """Unless it is set, or something reads what every round measures there. Where it cannot be so, nothing is
+    refused."""
+    request = asked(**changed)
+    found: list[str] = []
+    settings = settled(request, found)
+    selection = selected_by(request, settings, found)
+    settings = measured_at_end(request, settings, selection)
+    assert settings.value("eval_test") == measured and not found
+    assert settings.space.fix.get("eval_test", "every") == measured
+
+
+def test_figures_of_curves_keep_the_test_set_in_every_round(
+    asked: Callable[..., SearchRequest], tmp_path: Path
+) -> None:
+    for figures, vary, measured in (
+        ("[importance]", "{}", "end"),
+        ("[curves]", "{}", "every"),
+        ("[]", "{target: [0.1, 0.2]}", "every"),
+        ("[]", "{validation_fraction: [0.1, 0.2]}", "every"),
+        ("[]", "{omega: [1, 10]}", "end"),
+    ):
+        file = tmp_path / "own.yaml"
+        file.write_text(f"method: fedavg\nsearch: {{lr: {{}}}}\nvary: {vary}\nfigures: {figures}\n")
+        made = plan(asked(space=str(file), rounds=2, trials=4, set=("clients=3",)))
+        assert made.experiment.values["eval_test"] == made.space.fix.get("eval_test", "every") == measured
+
+
+def test_final_runs_measure_on_the_test_set_in_every_round(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
+    """That of a method, and that of a search's winner, whose trials did not."""
+    given: dict[str, Any] = {"dataset": str(asked().dataset), "set": ("clients=3", "partition=iid"), "seeds": 1}
+    own = plan(RunRequest("fedavg", name=str(tmp_path / "own"), **given))
+    assert own.experiment.values["eval_test"] == "every"
+    made = experiment(tmp_path / "search", values={"eval_test": "end"}, trials=2, scheduler="none")
+    create(tmp_path / "search", made, space(), {})
+    run = play(tmp_path / "search")
+    assert run.config(0)["eval_test"] == "end"
+    assert described(run, Best.of(run, 0))["parameters"]["eval_test"] == "every"
 
 
 def test_the_model_that_was_taken_is_in_the_record_and_told(tmp_path: Path) -> None:

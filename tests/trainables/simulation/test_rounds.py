@@ -372,6 +372,14 @@ def test_the_test_set_is_measured_at_the_end_only(method: str, values: dict[str,
     assert [longer.planned(row) for row in end] == [*end[:2], {k: v for k, v in end[2].items() if k in end[1]}]
 
 
+def test_the_last_evaluation_before_a_trial_may_end_is_measured_on_the_test_set(toy: Path) -> None:
+    """Not every round is evaluated: a trial that ends in round 5 has the test metrics of round 4."""
+    values = values_for("fedavg", toy, rounds=9, eval_every=2, eval_test="end")
+    simulation = Simulation("fedavg", values, 0, torch.device("cpu"))
+    simulation.may_end = lambda t: t == 5
+    assert [t for t in (2, 4, 6, 8, 9) if simulation.measures_test(t)] == [4, 9]
+
+
 def test_a_target_is_watched_only_where_it_is_measured(toy: Path) -> None:
     _, rows = simulate("fedavg", toy, 2, target=0.01, eval_test="end")
     assert all(row["val_rounds_to_target"] == 1 and "rounds_to_target" not in row for row in rows)
