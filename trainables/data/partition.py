@@ -148,7 +148,8 @@ def _allowed(recipe: str, task: Task, minimum: int, rng: np.random.Generator) ->
     """The first table drawn that passes the size guard; or that which misses least, completed, and how many of its
     clients missed something."""
     where = f"partition {recipe}, omega {task.omega:g}"
-    if task.total < minimum * task.clients:
+    is_pathological, are_too_few = recipe == "pathological", task.total < minimum * task.clients
+    if are_too_few and not is_pathological:
         raise UserError(
             sentence(
                 "clients",
@@ -159,8 +160,8 @@ def _allowed(recipe: str, task: Task, minimum: int, rng: np.random.Generator) ->
                 f"Use fewer clients, or a min_samples of at most {task.total // task.clients}.",
             )
         )
-    least_shares = _least_shares(task, minimum) if recipe == "pathological" else None
-    if recipe == "pathological" and least_shares is None and _are_consecutive(task):
+    least_shares = _least_shares(task, minimum) if is_pathological else None
+    if is_pathological and least_shares is None and (are_too_few or _are_consecutive(task)):
         raise UserError(_pathological_would_do(task, minimum))
     best, least, poor = None, task.total, list[int]()
     for _ in range(max(1, min(DRAWS, ROWS // task.clients))):
@@ -176,10 +177,10 @@ def _allowed(recipe: str, task: Task, minimum: int, rng: np.random.Generator) ->
         poor.append(int(np.count_nonzero(lacking)))
         if recipe == "dir_dominant" and task.clients > FEW and len(poor) >= SEEN and min(poor) >= HOPELESS:
             break
-    found = None if best is None else completed(best, minimum, own_only=recipe == "pathological")
+    found = None if best is None else completed(best, minimum, own_only=is_pathological)
     if best is not None and found is None and least_shares is not None:
         found = _filled(best, least_shares)
-    if recipe == "pathological" and found is None:
+    if is_pathological and found is None:
         raise UserError(_pathological_would_do(task, minimum))
     if best is None or found is None:
         raise UserError(
@@ -443,16 +444,18 @@ def _pathological_would_do(task: Task, minimum: int) -> str:
         return clients * task.classes_per_client >= len(task.sizes) and _least_shares(other, minimum) is not None
 
     k = task.classes_per_client
-    enough = math.ceil(len(task.sizes) / k)
+    classes, enough = f"{k} class{'es' * (k > 1)}", math.ceil(len(task.sizes) / k)
     clients = most(enough, task.clients - 1, with_clients) if enough < task.clients else enough
     least = most(0, minimum - 1, lambda value: _least_shares(task, value) is not None)
     fixes = [f"{clients} clients"] * with_clients(clients) + [f"a min_samples of at most {least}"] * (least > 0)
+    if task.total >= minimum * task.clients:
+        fixes += ["a larger classes_per_client", "another partition"]
     return sentence(
         "clients",
-        f"few enough for each to hold at least {minimum} of the {task.total} training samples, of {k} classes alone",
+        f"few enough for each to hold at least {minimum} of the {task.total} training samples, of {classes} alone",
         task.clients,
         "partition pathological",
-        f"Use {', '.join([*fixes, 'a larger classes_per_client'])} or another partition.",
+        f"Use {' or '.join(filter(None, (', '.join(fixes[:-1]), *fixes[-1:])))}." if fixes else "",
     )
 
 

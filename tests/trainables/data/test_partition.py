@@ -273,7 +273,14 @@ def test_dir_pfl_gives_what_was_asked_for_where_that_is_more_than_half_an_equal_
 
 @pytest.mark.parametrize(
     ("classes", "each", "clients", "k", "least"),
-    [(10, 60, 53, 2, 11), (10, 60, 37, 3, 16), (7, 100, 33, 2, 21), (10, 6, 8, 2, 7), (3, 50, 13, 1, 11)],
+    [
+        (10, 60, 53, 2, 11),
+        (10, 60, 37, 3, 16),
+        (7, 100, 33, 2, 21),
+        (10, 6, 8, 2, 7),
+        (3, 50, 13, 1, 11),
+        (2, 10, 11, 1, 10),
+    ],
 )
 def test_pathological_refuses_at_once_with_what_would_do(
     classes: int, each: int, clients: int, k: int, least: int, monkeypatch: pytest.MonkeyPatch
@@ -296,8 +303,11 @@ def test_pathological_refuses_at_once_with_what_would_do(
         patch.setitem(RECIPES, "pathological", lambda task, rng: pytest.fail("a table was drawn"))
         with pytest.raises(UserError, match="clients must be few enough for each to hold at least") as refused:
             smallest(clients, least)
-    found = re.search(r"Use (\d+) clients, a min_samples of at most (\d+), a larger", str(refused.value))
+    found = re.search(r"Use (\d+) clients(?:,| or) a min_samples of at most (\d+)", str(refused.value))
     assert found is not None, str(refused.value)
+    assert ("a larger classes_per_client or another partition." in str(refused.value)) == (
+        least * clients <= classes * each
+    )
     fewer, less = map(int, found.groups())
     assert fewer < clients and less < least
     for seed in range(5):
@@ -449,10 +459,10 @@ def test_ten_thousand_draws_then_an_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(calls) == 10_000
 
 
-@pytest.mark.parametrize("recipe", RECIPE_NAMES)
+@pytest.mark.parametrize("recipe", sorted({*RECIPE_NAMES} - {"pathological"}))
 def test_more_clients_than_samples_for_them_are_refused_with_what_would_do(recipe: str) -> None:
     with pytest.raises(UserError, match=r"clients must be at most (2|10), for each .* a min_samples of at most 1"):
-        partition(recipe, labels(2, 10), 11, classes=2, rng=np.random.default_rng(0), omega=1.0, classes_per_client=1)
+        partition(recipe, labels(2, 10), 11, classes=2, rng=np.random.default_rng(0), omega=1.0)
 
 
 def test_user_errors() -> None:
