@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from analysis.runs import load_run
+from fedtune.decisions.early_stopping import Never
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.planning.resumption import check_unchanged, complete
@@ -94,11 +95,6 @@ def job_of(made: Plan, folder: Path) -> Job:
         rule=Never(),
         code=registry.own_codes(made.experiment.method, values),
     )
-
-
-class Never:
-    def stops(self, round_: int, curve: object) -> bool:
-        return False
 
 
 def test_both_are_recorded_with_their_hash_and_found_again(files: Path) -> None:
