@@ -70,5 +70,6 @@ METHOD = Method(
     download=fedavg.download,
     job=fedavg.job,
     server=server,
+    one_pass=True,
     limits=(Limit({"server_momentum": 0.0}, equals="fedavg"),),
 )

@@ -71,6 +71,7 @@ METHOD = Method(
     download=fedavg.download,  # what the server sends a client: the whole model
     job=fedavg.job,  # what a client trains: the whole model by SGD
     server=server,
+    one_pass=True,  # the server goes over the uploads once and needs no two of them together: none is kept
     limits=(Limit({"server_lr": 1.0}, equals="fedavg"),),  # with these values it is that method
 )
 '''
