@@ -66,7 +66,7 @@ ONE_PASS = [name for name in METHODS if registry.method(name).reads_once(registr
 def test_a_server_that_needs_sums_only_goes_over_the_uploads_once(name: str) -> None:
     listed = {method for methods in NEED_ALL.values() for method in methods}
     assert (name in ONE_PASS) != (name in listed), (
-        f"{name} must either say `one_pass=True`, where its server needs sums of the uploads only, or stand in NEED_ALL "
+        f"{name} must either say `one_pass=True`, where its server needs sums of the uploads only, or be in NEED_ALL "
         "with what else that does."
     )
 
