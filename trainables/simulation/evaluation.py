@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,22 +32,34 @@ def logits_of(module: nn.Module, data: FederatedData, part: Part, positions: Ten
     return torch.cat([module(data.batch(part, chunk)) for chunk in positions.tensor_split(chunks)])
 
 
+class GlobalMetrics(NamedTuple):
+    """What was measured of a global model."""
+
+    #: On the test set, and on the validation share as `val_…`.
+    metrics: dict[str, float]
+    #: Per client, on the test side; none where it is not measured.
+    accuracies: list[float]
+    #: By the prefix of the metrics, the class that each sample is taken for, `(n,)`.
+    taken: dict[str, Tensor]
+
+
 def global_metrics(
     module: nn.Module, data: FederatedData, measures: Sequence[Measure] = (), test: bool = True
-) -> tuple[dict[str, float], list[float]]:
-    """Metrics of a global model (on the test set where `test` says so, and on the validation share as `val_…`), the
-    user's own `measures` among them, and the per-client accuracies on the test side, none where it is not measured.
+) -> GlobalMetrics:
+    """Metrics of a global model, on the test set where `test` says so, the user's own `measures` among them.
 
     `module` holds the model's weights. A client's accuracy `a_k` is taken on its own measured samples where clients
     keep some, else on all of them reweighted to the client's label mix: `a_k = Σ_y n_k^y/n_k · accuracy on class y`. A
     client too small to keep a sample, or none of whose classes is measured, has no accuracy (nan) and no part in AMP,
     FM and WLP."""
     metrics: dict[str, float] = {}
+    taken: dict[str, Tensor] = {}
     per_client = torch.zeros(0)
     for prefix, part in _parts(data, test):
         logits = logits_of(module, data, part, torch.arange(len(part.indices)))
         y = part.y.to(logits.device)
-        right = (logits.argmax(dim=1) == y).double().cpu()
+        taken[prefix] = logits.argmax(dim=1).cpu()
+        right = (taken[prefix] == part.y).double()
         if part.own:
             per_client = torch.stack([right[o].mean() for o in part.own])
             weights = torch.tensor([len(o) for o in part.own], dtype=torch.float64)
@@ -60,7 +73,7 @@ def global_metrics(
         measured = per_client.isfinite()
         metrics |= {prefix + name: value for name, value in fairness(per_client[measured], weights[measured]).items()}
         metrics |= {prefix + measure.name: measure(logits, part.y) for measure in measures}
-    return metrics, per_client.tolist() if test else []
+    return GlobalMetrics(metrics, per_client.tolist() if test else [], taken)
 
 
 def accuracy(module: nn.Module, data: FederatedData, name: str, test: bool = True) -> dict[str, float]:
@@ -76,14 +89,13 @@ def accuracy(module: nn.Module, data: FederatedData, name: str, test: bool = Tru
     }
 
 
-def confusion(module: nn.Module, data: FederatedData, test: bool) -> dict[str, Tensor]:
-    """How many samples of class i the model takes for class j, `(C, C)`, of the `validation` share, if there is one,
-    and of the `test` set, if it is asked for. `module` holds the model's weights."""
+def confusion(data: FederatedData, taken: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """How many samples of class i are `taken` (`GlobalMetrics`) for class j, `(C, C)`: of the `validation` share and of
+    the `test` set, as far as they were measured."""
     classes = data.counts.shape[1]
     found: dict[str, Tensor] = {}
-    for prefix, part in _parts(data, test):
-        taken = logits_of(module, data, part, torch.arange(len(part.indices))).argmax(dim=1).cpu()
-        counts = torch.bincount(classes * part.y.cpu() + taken, minlength=classes**2)
+    for prefix, part in _parts(data, "" in taken):
+        counts = torch.bincount(classes * part.y.cpu() + taken[prefix], minlength=classes**2)
         found["validation" if prefix else "test"] = counts.view(classes, classes)
     return found
 

@@ -42,10 +42,8 @@ from trainables.worker.rounds_jsonl import Row as Row
 
 Done = TypeVar("Done")
 
-#: What `trainables.simulation.evaluation.global_metrics` returns, and that beside the `versions` of what was measured
-#: and whether the test set was.
-GlobalMetrics = tuple[dict[str, float], list[float]]
-Remembered = tuple[tuple[tuple[str, Tensor, int], ...] | None, bool, GlobalMetrics]
+#: What was measured of a global model, beside its `versions` and whether the test set was.
+Remembered = tuple[tuple[tuple[str, Tensor, int], ...] | None, bool, evaluation.GlobalMetrics]
 
 
 @dataclass(frozen=True)
@@ -480,11 +478,11 @@ class Simulation:
         model, test = self.global_model(), self.measures_test(self.progress.round)
         before, self.remembered = self.remembered, []
         if model is not None:
-            metrics, row["client_accuracy"] = self._global_metrics(model, before)
-            row |= metrics
+            found = self._global_metrics(model, before)
+            row |= {"client_accuracy": list(found.accuracies)} | found.metrics
         if self.method.readouts is not None:
             for name, readout in self.method.readouts(self.config, self.fed, self.progress.state).items():
-                metrics, _ = self._global_metrics(readout, before)
+                metrics = self._global_metrics(readout, before).metrics
                 row |= {
                     key: value for metric, value in metrics.items() if (key := _of_readout(name, metric)) in METRICS
                 }
@@ -513,7 +511,7 @@ class Simulation:
                 row |= {_of_readout(name, metric): value for metric, value in metrics.items()}
         return row if test else {key: value for key, value in row.items() if key not in client_columns.NAMES}
 
-    def _global_metrics(self, params: Params, before: Sequence[Remembered]) -> GlobalMetrics:
+    def _global_metrics(self, params: Params, before: Sequence[Remembered]) -> evaluation.GlobalMetrics:
         """The metrics of a global model. One that was measured in this round or the one `before` is not measured
         again: a method may keep its model for several rounds, or have it as a readout too."""
         now, test = versions(params), self.measures_test(self.progress.round)
@@ -522,7 +520,7 @@ class Simulation:
         if metrics is None:
             metrics = evaluation.global_metrics(self._loaded(params), self.data, self.measures, test)
         self.remembered.append((now, test, metrics))
-        return metrics[0], list(metrics[1])
+        return metrics
 
     def _fine_tuned(self, cohort: Sequence[int]) -> dict[int, Params] | None:
         """What the clients of the cohort make of the server's model to be measured; None: no more than they have
@@ -571,9 +569,10 @@ class Simulation:
         """What the global model takes the samples of each class for (`evaluation.confusion`), None where there is no
         such model."""
         params = self.global_model()
-        test = self.measures_test(self.progress.round)
+        if params is None:
+            return None
         with arithmetic(self.fed.precision):
-            return None if params is None else evaluation.confusion(self._loaded(params), self.data, test)
+            return evaluation.confusion(self.data, self._global_metrics(params, ()).taken)
 
     def save(self) -> Any:
         """The progress as a tree for `checkpoint.save`, without what `of_clients` returns."""

@@ -258,7 +258,7 @@ def test_a_client_too_small_to_keep_a_sample_is_left_out_of_fairness(toy: Path) 
     assert data.validation is not None and data.validation.own is not None
     none = torch.empty(0, dtype=torch.int64)
     data = replace(data, validation=replace(data.validation, own=(none, *data.validation.own[1:])))
-    metrics, _ = evaluation.global_metrics(fed.network(), data)
+    metrics = evaluation.global_metrics(fed.network(), data).metrics
     assert all(np.isfinite(metrics[name]) for name in ("val_amp", "val_fm", "val_wlp", "amp", "fm", "wlp"))
 
 
@@ -276,6 +276,20 @@ def test_confusion_counts_every_sample_under_its_class_and_what_it_is_taken_for(
         assert np.array_equal(found[name].numpy(), expected) and not np.array_equal(expected, expected.T)
         assert np.trace(expected) / expected.sum() == pytest.approx(row[f"{prefix}global_accuracy"])
     assert Simulation("local", values_for("local", toy), 0, torch.device("cpu")).confusion() is None
+
+
+@pytest.mark.parametrize(("eval_every", "more"), [(1, 0), (3, 2)])
+def test_confusion_asks_the_model_only_where_its_round_was_not_measured(
+    eval_every: int, more: int, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the validation share and once for the test set."""
+    asked: list[object] = []
+    logits_of = evaluation.logits_of
+    monkeypatch.setattr(evaluation, "logits_of", lambda *given: (asked.append(1), logits_of(*given))[1])
+    s = Simulation("fedavg", values_for("fedavg", toy, rounds=3, eval_every=eval_every), 0, torch.device("cpu"))
+    s.run_round()
+    before = len(asked)
+    assert s.confusion() is not None and len(asked) - before == more
 
 
 def test_partial_participation_measures_those_who_trained(toy: Path) -> None:
