@@ -8,6 +8,7 @@ ORDER = (
     "client_passes",
     "two_cores",
     "start",
+    "dry_run",
     "search",
     "reports",
     "pages",

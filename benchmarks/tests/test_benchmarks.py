@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from benchmarks import fingerprint, images, measure, page
-from benchmarks.cases import ORDER, OTHERS, gpu, pages, reports
+from benchmarks.cases import ORDER, OTHERS, dry_run, gpu, pages, reports
 from benchmarks.cases import search as search_case
 from benchmarks.reference import Optimised, Plain
 from benchmarks.results import Case, Goal
@@ -31,6 +31,7 @@ from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
 from tests.contracts.test_executors import exact_round, wide
 from tests.exact import assert_as_exact
+from tests.packaging.test_examples import command as command_of
 from tests.toy import write_toy
 from trainables.simulation.rounds import Simulation
 
@@ -261,6 +262,34 @@ def test_searches_of_federations_can_be_planned(case: str, tmp_path: Path, monke
     found = plan(SearchRequest(method="fedavg", **asked[0] | {"name": tmp_path / "run"}))
     assert (found.experiment.select_on, found.experiment.rounds) == ("test", asked[0]["rounds"])
     assert set(found.space.search) & {"local_steps", "dataset"} == set(), "every trial does the same work"
+
+
+def test_dry_runs_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every request is one that the command line takes, and the goal is of the longest."""
+    asked: list[list[str]] = []
+    now = [0.0]
+
+    def command(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(words[words.index("fedtune") + 1 :])
+        now[0] += 12.0 if "dhf" in words and len(asked) % 4 != 1 else 3.0
+        return subprocess.CompletedProcess(words, 0, '{"round_seconds": 40.5}', "")
+
+    monkeypatch.setattr(dry_run, "kinds", lambda case: (images.DIGITS,))
+    assert dry_run.run(False) is None and "make data" in capsys.readouterr().err
+    monkeypatch.setattr(dry_run, "kinds", lambda case: (images.DIGITS, images.FASHION))
+    monkeypatch.setattr(dry_run, "file", lambda *_: tmp_path / "own.npz")
+    monkeypatch.setattr(dry_run.subprocess, "run", command)
+    monkeypatch.setattr(dry_run.time, "time", lambda: now[0])
+    found = dry_run.run(False)
+    assert found is not None and [len(row) for row in found.tables[0]["rows"]] == [4] * len(dry_run.SEARCHES)
+    assert {row[3] for row in found.tables[0]["rows"]} == {40.5}
+    (goal,) = found.goals
+    assert (goal.must, goal.got, goal.met) == (10.0, 12.0, False)
+    for words in asked:
+        given = command_of(words[0]).make_context(words[0], words[1:]).params
+        assert given["dry_run"] and given["method"] in ("dfrd", "dhf", "fedkf", "fedavg")
 
 
 def test_a_trial_that_was_begun_again_counts_once(tmp_path: Path) -> None:

@@ -29,16 +29,14 @@ from search_spaces.parameter import Value
 from search_spaces.run_folder import FIXED
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fedtune.planning.plan import Plan
     from trainables.federation import ClientData, Federation
-    from trainables.simulation.federated_data import Part
     from trainables.simulation.rounds import Simulation
     from trainables.wire import ClientResult, Params
 
-#: How many seconds an estimate counts for starting Ray and the first workers.
-START_UP = 10.0
+#: How many seconds an estimate counts for planning and for starting Ray and the first workers (`benchmarks/cases/
+#: start.py` has some 5 to the first round), and how many more where workers do not fork: on GPUs and on a cluster.
+START_UP, SPAWNED = 6.0, 4.0
 #: Rounds of which the three that are timed would take longer than so many seconds are not timed as they are.
 PATIENCE = 5.0
 #: What is concluded from first steps may be wrong by so much of itself.
@@ -83,7 +81,8 @@ def estimate(planned: Plan) -> Estimate:
     device = "cuda" if e.gpus_per_trial and (e.address is None or resources.machine().gpus) else "cpu"
     cost = timed_cost(e.method, planned.middle, e.seeds[0], device=device, threads=e.threads, data_dir=e.data_dir)
     whole = e.seed_rounds // (e.rounds * e.each)
-    at_most = START_UP + turns(e, whole) * e.rounds * e.each * cost.seconds
+    spawned = SPAWNED if e.gpus_per_trial or e.address is not None else 0.0
+    at_most = START_UP + spawned + turns(e, whole) * e.rounds * e.each * cost.seconds
     at_most = min(at_most, e.time) if e.time is not None else at_most
     return Estimate(planned, cost.seconds, at_most, e.seed_rounds, cost.error)
 
@@ -410,9 +409,9 @@ class _ShortRound:
         clients = s.data.clients
         if training is not None:
             clients = tuple(replace(c, step_share=min(1.0, steps / self._steps(training, c))) for c in clients)
-        validation = None if s.data.validation is None else _cut(s.data.validation, images, own)
+        validation = None if s.data.validation is None else s.data.validation.some(images, own)
         s.remembered = []
-        s.data = replace(s.data, clients=clients, validation=validation, test=_cut(s.data.test, images, own))
+        s.data = replace(s.data, clients=clients, validation=validation, test=s.data.test.some(images, own))
         return s
 
     def _timed(self, run: Callable[[], Any], *computed: object) -> float:
@@ -427,22 +426,6 @@ class _ShortRound:
 def _extended(once: float, more: float, few: float, some: float, all_: float) -> float:
     """The seconds of `all_` where `few` take `once` and `some` take `more`."""
     return once + max(0.0, more - once) * (all_ - few) / (some - few) if some > few else once
-
-
-def _cut(part: Part, images: int, own: int) -> Part:
-    """The first images of a part, and of every client's share so many as are there."""
-    count = min(images, len(part.indices))
-
-    def cut(shares: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(share[:own] % count for share in shares)
-
-    return replace(
-        part,
-        indices=part.indices[:count],
-        y=part.y[:count],
-        shares=cut(part.shares),
-        own=None if part.own is None else cut(part.own),
-    )
 
 
 def _spread(work: Sequence[float], count: int) -> list[int]:

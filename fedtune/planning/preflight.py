@@ -4,6 +4,8 @@ in a sentence."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Pixels a side from which on bfloat16 was seen to pay.
 LARGE_IMAGES = 28
+#: Of a round that is run to see what it gives: samples of each set that are measured, and clients that take part.
+IMAGES, CLIENTS = 1000, 2
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,19 @@ def preflight(
     from trainables.simulation.rounds import Simulation
 
     def one_round(**fewer: int) -> Mapping[str, Any]:
-        # One step per client is enough, where the method may take so few.
-        try:
-            few = convert_all(registry.declared(method), {"local_steps": 1, "local_epochs": 0, **fewer})
-            shorter = registry.possible(method, {**anywhere.values, **few})
-        except UserError:
-            shorter = anywhere
-        return Simulation(method, shorter, seeds[0], torch.device("cpu"), data_dir).run_round()
+        # One step of a client, and one of the server, is enough, where the method may take so few; and of large data
+        # some samples to measure on.
+        declared = registry.declared(method)
+        steps = {key: 1 for key, p in declared.items() if p.work == "steps" and anywhere.values.get(key)}
+        shorter = anywhere
+        for few in ({"local_steps": 1, "local_epochs": 0}, steps, *({key: value} for key, value in fewer.items())):
+            with contextlib.suppress(UserError):
+                shorter = registry.possible(method, {**shorter.values, **convert_all(declared, few)})
+        short = Simulation(method, shorter, seeds[0], torch.device("cpu"), data_dir)
+        whole = short.data.validation
+        validation = None if whole is None else whole.some(IMAGES, IMAGES)
+        short.data = dataclasses.replace(short.data, validation=validation, test=short.data.test.some(IMAGES, IMAGES))
+        return short.run_round()
 
     is_own_file = registry.own_code_of(method) is not None
     try:
@@ -97,7 +107,8 @@ def preflight(
 
     if keep_images:
         problems.extend(_no_images(built))
-    problems.extend(_not_measured(built, metric, required, lambda: one_round(rounds=1)))
+    some = {} if is_own_file else {"active_clients": min(CLIENTS, anywhere.federation.clients)}
+    problems.extend(_not_measured(built, metric, required, lambda: one_round(rounds=1, attack_images=0, **some)))
     facts: dict[str, Any] = {
         "method_title": built.method.title,
         "dataset": {"name": dataset.name, "hash": dataset.hash},

@@ -40,6 +40,19 @@ class Part:
     #: Each client's own samples among these, where clients keep some for measuring (client_test_fraction > 0).
     own: tuple[Tensor, ...] | None = None
 
+    def some(self, images: int, own: int) -> Part:
+        """So many of its samples, evenly spread, as data may be sorted by class, and of every client's share at most
+        `own` of these."""
+        whole = len(self.indices)
+        count = min(images, whole)
+        kept = torch.arange(count) * whole // max(count, 1)
+
+        def cut(shares: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return tuple(share[:own] % count for share in shares)
+
+        shares = cut(self.shares)
+        return Part(self.indices[kept], self.y[kept], shares, None if self.own is None else cut(self.own))
+
 
 @dataclass(frozen=True)
 class FederatedData:

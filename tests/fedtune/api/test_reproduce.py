@@ -331,7 +331,7 @@ def test_the_list_fits_80_columns_and_says_what_each_costs() -> None:
     assert table["small_seed_rounds"] == 9 * 3 * one.small_rounds * one.small_seeds
     assert table["paper_seed_rounds"] == 9 * 3 * 100 * 3
     assert rows["dfrd-fig5"]["paper_seed_rounds"] == 30 * 200 * 3
-    assert table["seconds"] == pytest.approx(10 + table["small_seed_rounds"] * one.seconds / table["cores"])
+    assert table["seconds"] == pytest.approx(6 + table["small_seed_rounds"] * one.seconds / table["cores"])
 
 
 def test_every_run_is_attacked_once_and_under_its_first_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

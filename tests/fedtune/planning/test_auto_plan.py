@@ -362,7 +362,7 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
             {"budget": "60rounds", "least": 9},
             "budget must be at least 100 seed-rounds, which pays for 9 trials of each",
         ),
-        ({"budget": "20s"}, "budget must be at least 45 s"),
+        ({"budget": "20s"}, "budget must be at least 41 s"),
         ({"budget": "90"}, "budget must be a length such as 30m or 2h"),
         ({"budget": "soon"}, "budget must be a length such as 30m or 2h"),
         ({"budget": "0rounds"}, "budget must be a length such as 30m or 2h"),

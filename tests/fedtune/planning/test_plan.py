@@ -18,6 +18,7 @@ from analysis.runs.best import Best
 from fedtune.machine import cluster, resources
 from fedtune.machine.resources import Machine, pack
 from fedtune.options import RunRequest, SearchRequest
+from fedtune.planning import preflight
 from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.configuration import described, load
 from fedtune.planning.plan import AMX, plan
@@ -30,6 +31,7 @@ from search_spaces.parameter import Parameter, Value
 from tests.fedtune.conftest import experiment, space
 from tests.fedtune.played import play
 from tests.toy import write_toy
+from trainables.simulation.rounds import Simulation
 
 
 @pytest.fixture
@@ -294,6 +296,22 @@ def test_a_metric_that_the_method_measures_is_taken(
 ) -> None:
     made = plan(asked(method=method, metric=(metric,), set=("clients=3", "partition=iid", *more)))
     assert made.experiment.metric[0].endswith(metric)
+
+
+def test_a_round_that_only_shows_what_is_measured_is_short(
+    asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a plan of the papers' settings on large data takes minutes."""
+    ran: list[Simulation] = []
+    whole = Simulation.run_round
+    monkeypatch.setattr(Simulation, "run_round", lambda s: (ran.append(s), whole(s))[1])
+    monkeypatch.setattr(preflight, "IMAGES", 7)
+    plan(asked(method="fedcg", metric=("gd_loss",), set=("clients=5", "partition=iid", "local_epochs=3")))
+    (one,) = ran
+    assert (one.config.local_steps, one.config.local_epochs, one.config.server_steps) == (1, 0, 1)
+    assert (one.settings.rounds, one.settings.active_clients, one.settings.clients) == (1, 2, 5)
+    assert one.data.validation is not None and len(one.data.validation.indices) == len(one.data.test.indices) == 7
+    assert len(one.data.test.y.unique()) > 1, "data may be sorted by class"
 
 
 def test_the_papers_values_are_trial_0_where_they_lie_in_the_space(

@@ -125,7 +125,7 @@ def test_a_dry_run_says_it_and_creates_nothing(tmp_path: Path, timed: list[tuple
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
-    assert "1 trial with 2 rounds of single seeds: about 12 s (11 s to 14 s)" in said
+    assert "1 trial with 2 rounds of single seeds: about 8 s (7 s to 10 s)" in said
     assert "Nothing was created." in said and all(len(line) <= 80 for line in done.output.splitlines())
     told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert told["seconds"] == pytest.approx(START_UP + 2.0) and told["paces"][0]["row"] == "LT" and told["cells"] == 1
