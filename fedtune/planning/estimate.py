@@ -48,7 +48,7 @@ STEPS = 3
 #: Models are measured on so many images of each set, and each client's model on so many of its own share.
 IMAGES, OWN_IMAGES = 128, 16
 #: So many samples are in a step of the server whose work is counted.
-SAMPLES = 4
+SAMPLES = 2
 #: An operation costs as much time as about so many multiply-adds, beside those that it does.
 OPERATION = 250_000
 
