@@ -30,17 +30,24 @@ class LeaveTune(BaseException):
 
 
 class InOrder(FIFOScheduler):
-    """Trials start in their order, as without a scheduler. Of all that Tune calls, only a scheduler hears of a death
-    before the searcher does, and can take back what was asked for: it leaves what Ray has `said` of a process that
-    died with the searcher, and has it name those of the trials that have yet to start which it is to `take_back`."""
+    """Trials are asked for in their order, as without a scheduler, but a process that falls free is for the trial that
+    was added last. Tune's own scheduler has it take the place of one that is still starting for an earlier trial: where
+    trials take less time than a process needs to start, as on a GPU, all of them would take turns in one.
+
+    Of all that Tune calls, only a scheduler hears of a death before the searcher does, and can take back what was asked
+    for: it leaves what Ray has `said` of a process that died with the searcher, and has it name those of the trials
+    that have yet to start which it is to `take_back`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         #: Trials that have yet to start, in their order. (Tune's own scheduler goes through all that ever were.)
         self._waiting: dict[str, Any] = {}
+        #: Those for which Tune starts no process yet.
+        self._added: set[str] = set()
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         self._waiting[trial.trial_id] = trial
+        self._added.add(trial.trial_id)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         self._waiting = {name: trial for name, trial in self._waiting.items() if trial.status == Trial.PENDING}
@@ -49,7 +56,9 @@ class InOrder(FIFOScheduler):
             if trial in tune_controller._staged_trials:  # else Tune would keep a process ready for it
                 tune_controller._unstage_trial_with_resources(trial)
             tune_controller.stop_trial(trial)
-        return next(iter(self._waiting.values()), None)
+        added = [trial for name, trial in self._waiting.items() if name in self._added]
+        self._added.clear()
+        return next(iter(added or self._waiting.values()), None)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         try:

@@ -203,6 +203,27 @@ class Hungry(Fake):
         return rows
 
 
+class SlowToStart(Fake):
+    """Its process takes a second more to start than the one before it did, as one with a GPU does; the first steps
+    wait until values["together"] processes are starting. Notes in values["diary"] which process begins a trial."""
+
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        with Path(self.values["diary"]).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if self._begun().count(str(os.getpid())) == 1:
+            time.sleep(len(set(self._begun())) - 1)
+
+    def _begun(self) -> list[str]:
+        return Path(self.values["diary"]).read_text().splitlines()
+
+    def step(self) -> list[dict[str, Any]]:
+        deadline = time.monotonic() + 120
+        while len(set(self._begun())) < self.values["together"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return super().step()
+
+
 class HungryForCard(Hungry):
     """Runs out of memory in round 2 on all machines but those whose GPUs are of the kind values["resource"]."""
 
