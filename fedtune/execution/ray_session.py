@@ -34,7 +34,8 @@ from fedtune.execution.ray_hooks import (
 from fedtune.execution.retries import Death, Retries
 from fedtune.execution.shares import PATIENCE, Shares
 from fedtune.execution.trackers import Tracker
-from fedtune.machine import cluster, resources
+from fedtune.machine import cluster
+from fedtune.machine.resources import Share, of_process
 from fedtune.machine.server_watch import ServerWatch
 from fedtune.record.experiment import Placement, datasets
 from fedtune.record.provenance import begun_with, ran_on
@@ -43,7 +44,6 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 
 if TYPE_CHECKING:
-    from fedtune.machine.resources import Share
     from trainables.own_code import Code
     from trainables.worker.job import Ending, Job
 
@@ -73,9 +73,8 @@ class TuneSession(UnsavedSearcher):
         first = queue.parts[0]
         self.trackers = [Tracker(name, first.folder, watch.say) for name in first.experiment.log]
         self.interrupted = False
-        #: By Ray's name the trials of a process that have not ended, by their places in its bundle.
+        #: By Ray's name of a process its trials that have not ended, by their places in its bundle, and its share.
         self._live: dict[str, dict[int, int]] = {}
-        #: By the same name what the process has of a machine.
         self._held: dict[str, Share] = {}
         #: Those that were put back: their memory did not suffice or their process died, so they go on by themselves.
         self._apart: set[int] = set()
@@ -130,8 +129,6 @@ class TuneSession(UnsavedSearcher):
         for tracker in self.trackers:
             tracker.close()
 
-    # What Ray calls: `suggest`, `take_back`, `on_trial_result` and `on_trial_complete`.
-
     def suggest(self, trial_id: str) -> Any:  # Ray declares no `FINISHED`
         if self.end.stop_all():
             return Searcher.FINISHED
@@ -159,8 +156,7 @@ class TuneSession(UnsavedSearcher):
             # A trial that runs may yet be put back, and one that has said `FINISHED` is not asked again.
             over = self.end.failure is not None or not self._live and self.queue.exhausted
             return Searcher.FINISHED if over else None
-        held = resources.of_process([self._shares[number] for number in self._live[trial_id].values()])
-        self._held[trial_id] = held
+        held = self._held[trial_id] = of_process([self._shares[number] for number in self._live[trial_id].values()])
         first, *others = (dataclasses.replace(job, gpu_share=held.gpus) for job in jobs)
         return {"job": dataclasses.replace(first, beside=tuple(others))}
 
@@ -192,8 +188,7 @@ class TuneSession(UnsavedSearcher):
         self._room()
         found: list[str] = []
         with self.end.keeping_failures():
-            numbers = {name: tuple(self._live[name].values()) for name in waiting}
-            found = self._shares.lost(numbers, self._held, self.end.lost.again)
+            found = self._shares.lost({n: (*self._live[n].values(),) for n in waiting}, self._held, self.end.lost.again)
             for number in (number for name in found for number in self._live.pop(name).values()):
                 self._shares.started(number)
                 self.queue.again(number, None)
@@ -204,13 +199,12 @@ class TuneSession(UnsavedSearcher):
     def _job(self, proposal: Proposal) -> Any:
         from trainables.worker.job import Job
 
-        number = proposal.number
-        share = self._shares.begin(number, proposal.share, self._running())
+        share = self._shares.begin(proposal.number, proposal.share, self._running())
         e = proposal.part.experiment
         complete = {**e.values, **proposal.values}
         folder = trial_folder(proposal.part.folder, proposal.own)
         write_document(folder / run_folder.CONFIG, complete)
-        self._retries.begin(number, folder, len(proposal.seeds))
+        self._retries.begin(proposal.number, folder, len(proposal.seeds))
         return Job(
             number=proposal.own,
             folder=str(folder),

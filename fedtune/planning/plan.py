@@ -28,7 +28,7 @@ from fedtune.planning.checks import RUNS, named_folder, seconds_of
 from fedtune.planning.earlier_searches import note, said_before
 from fedtune.planning.objects import spelled
 from fedtune.planning.preflight import Checked, preflight, under_conditions
-from fedtune.planning.selection import Selection, measured_at_end, selectable, selected_by
+from fedtune.planning.selection import Selection, is_measured_at_end, selectable, selected_by
 from fedtune.planning.settings import FEW_VALIDATED, MORE_VALIDATED, Settings, overrides, settled
 from fedtune.planning.warm_start import known, opened
 from fedtune.record.experiment import Experiment, datasets, final_seeds, search_seeds
@@ -193,7 +193,10 @@ def _search(request: SearchRequest, settings: Settings | None, problems: list[st
     folder, time = named_folder(str(name), problems), _options(request, problems)
     settings = settings or settled(request, problems)
     selection = selected_by(request, settings, problems)
-    settings = measured_at_end(request, settings, selection)
+    if is_measured_at_end(request, settings, selection):
+        fixed = {**settings.space.fix, "eval_test": "end"}
+        left = dataclasses.replace(settings.space, fix=fixed)
+        settings = dataclasses.replace(settings, space=left, values={**settings.values, "eval_test": "end"})
     budget = budgeted(request, settings, len(selection.metric), problems)
     _combination(request, settings.space, budget, selection, problems)
     space = dataclasses.replace(settings.space, metric=selection.metric)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -76,10 +75,11 @@ def selected_by(request: SearchRequest, settings: Settings, problems: list[str])
 OF_CURVES = ("curves", "rounds", "traffic")
 
 
-def measured_at_end(request: SearchRequest, settings: Settings, selection: Selection) -> Settings:
-    """The settings with `eval_test` end where nobody has set it, the profile is the small one, and nothing reads what
-    every round would measure on the test set: no metric that is selected by, no target, no tracker, no figure of the
-    space, and no number of a paper on these data that is a best round's."""
+def is_measured_at_end(request: SearchRequest, settings: Settings, selection: Selection) -> bool:
+    """Whether the test set is measured only where a trial may end (`eval_test` end): where nobody has set that, the
+    profile is the small one, and nothing reads what every round would measure on the test set: no metric that is
+    selected by, no target, no tracker, no figure of the space, and no number of a paper on these data that is a best
+    round's."""
     space = settings.space
     free = {**space.search, **space.vary}
     asked = request.paper or "eval_test" in {**space.fix, **free}
@@ -87,11 +87,7 @@ def measured_at_end(request: SearchRequest, settings: Settings, selection: Selec
     watched = settings.value("target") or "target" in free or request.log or set(space.figures) & set(OF_CURVES)
     # Without validation data every evaluation is one on the test set.
     lacking = not settings.value("validation_fraction") or "validation_fraction" in free
-    if asked or by_test or watched or lacking or _beside_best_rounds(request, settings):
-        return settings
-    fixed = {"eval_test": "end"}
-    left = dataclasses.replace(space, fix={**space.fix, **fixed})
-    return dataclasses.replace(settings, space=left, values={**settings.values, **fixed})
+    return not (asked or by_test or watched or lacking or _beside_best_rounds(request, settings))
 
 
 def _beside_best_rounds(request: SearchRequest, settings: Settings) -> bool:

@@ -399,7 +399,7 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
     """What `Replicates.load` would do if it forgot the device: prototypes of the processor beside features of the
     device."""
     load = checkpoint.load
-    monkeypatch.setattr(checkpoint, "load", lambda path, device: load(path))
+    monkeypatch.setattr(checkpoint, "load", lambda path, device, **more: load(path, **more))
     with pretending(), pytest.raises(MixedDevices, match="of cpu beside tensors of pretend"):
         two_rounds(partial(started, "dhf", values_for("dhf", toy, **SMALL), [3], DEVICE), tmp_path / "device")
 

@@ -22,7 +22,7 @@ from fedtune.planning import preflight
 from fedtune.planning.checks import named_folder, seconds_of
 from fedtune.planning.configuration import described, load
 from fedtune.planning.plan import AMX, plan
-from fedtune.planning.selection import measured_at_end, selected_by
+from fedtune.planning.selection import is_measured_at_end, selected_by
 from fedtune.planning.settings import settled
 from fedtune.record.experiment import Experiment, final_seeds, search_seeds
 from fedtune.record.run_directory import create
@@ -829,9 +829,8 @@ def test_a_small_search_measures_on_the_test_set_where_a_trial_may_end(
     found: list[str] = []
     settings = settled(request, found)
     selection = selected_by(request, settings, found)
-    settings = measured_at_end(request, settings, selection)
-    assert settings.value("eval_test") == measured and not found
-    assert settings.space.fix.get("eval_test", "every") == measured
+    assert is_measured_at_end(request, settings, selection) == (measured == "end") and not found
+    assert settings.value("eval_test") == "every"  # which the plan of the search changes
 
 
 def test_figures_of_curves_keep_the_test_set_in_every_round(
