@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedtune.machine import fork_server, mps, resources
-from fedtune.machine.private_ray import QUIET, importing, sigterm_as_before, started, with_the_users_token
+from fedtune.machine.private_ray import QUIET, sigterm_as_before, started, with_the_users_token
 from fedtune.machine.resources import Machine
 from fedtune.record.run_directory import absolute
 from search_spaces import files
@@ -97,10 +97,13 @@ def joined(
     silent, without dashboard. One that was joined already stays so. Gives a private folder for what Ray Tune writes.
     With no cores no trials are to run, but machines are asked or measured; those of a cluster get no fork servers then.
     `tell` is told of NVIDIA's MPS, which trials of our own Ray have where they share a GPU (`mps.py`)."""
-    _before_ray()
+    os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
+    os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
     # Ray starts the process of one trial at a time unless told otherwise, and drops one that is still starting as soon
     # as another falls free: short trials would then take turns in a single process.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(trials)
+    for name in ("ray", "ray.tune", "ray.train", "ray.widgets", "ray._private"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     import ray
 
     with fork_server.beside(forks=address is None and gpus <= 0 and not ray.is_initialized()) as (folder, python):
@@ -120,14 +123,6 @@ def joined(
             with _connected(ray, address, fork_server.elsewhere() if cpus > 0 and gpus <= 0 else None):
                 _check_gpus(ray, gpus)
                 yield folder
-
-
-def _before_ray() -> None:
-    """Sets what has to be set before Ray is imported."""
-    os.environ.update({key: value for key, value in ENVIRONMENT.items() if key not in os.environ})
-    os.environ.update({name: _absolute(os.environ[name]) for name in PATHS if name in os.environ})
-    for name in ("ray", "ray.tune", "ray.train", "ray.widgets", "ray._private"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _absolute(paths: str) -> str:
@@ -422,12 +417,15 @@ def _nothing_there(address: str, why: str) -> str:
 
 def _join(address: str) -> str:
     """What another process tells that has joined. Raises `UserError` where it cannot."""
-    command = [sys.executable, "-P", "-c", _TRY, address]
-    variables = {**os.environ, **_LIMITS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    _before_ray()
     try:
-        with importing():
-            tried = subprocess.run(command, capture_output=True, text=True, timeout=JOIN, check=False, env=variables)
+        tried = subprocess.run(
+            [sys.executable, "-P", "-c", _TRY, address],
+            capture_output=True,
+            text=True,
+            timeout=JOIN,
+            check=False,
+            env={**os.environ, **_LIMITS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
     except subprocess.TimeoutExpired as error:
         raise UserError(_nothing_there(address, f"no answer within {JOIN:.0f} s")) from error
     if tried.returncode:

@@ -54,7 +54,7 @@ _OTHERS = (
     "RAY_AUTH_TOKEN",
     "RAY_ENABLE_K8S_TOKEN_AUTH",
 )
-#: What is imported meanwhile: what starts trials, and what proposes their configurations.
+#: What is imported while Ray's servers start: what starts trials, and what proposes their configurations.
 _AHEAD = ("trainables.tune", "scipy.stats.qmc")
 PREFIX = "fedtune-ray-"
 #: Where Ray keeps its files in it, in a folder of its own, as it lets everybody write to the one it is given; and the
@@ -83,16 +83,12 @@ def started(folder: Path, *, cores: int, with_gpus: bool, python: Path | None = 
     empty, own = folder / "empty", folder / RAY
     for place in (empty, own):
         place.mkdir(mode=0o700)
+    # While Ray's servers start, this process imports what it will need.
+    importing = threading.Thread(target=_import_ahead)
+    importing.start()
     with _alone(folder):
         try:
-            with (
-                importing(),
-                _told(),
-                contextlib.chdir(empty),
-                _on_loopback(),
-                _starting_with(python),
-                sigterm_as_before(),
-            ):
+            with _told(), contextlib.chdir(empty), _on_loopback(), _starting_with(python), sigterm_as_before():
                 ray.init(
                     address="local",
                     num_cpus=cores,
@@ -104,6 +100,7 @@ def started(folder: Path, *, cores: int, with_gpus: bool, python: Path | None = 
                     **more,
                     **QUIET,
                 )
+            importing.join()
             yield
         finally:
             _end_autoscaler()
@@ -129,19 +126,8 @@ def _end_autoscaler() -> None:
             one.process.kill()
 
 
-@contextlib.contextmanager
-def importing() -> Iterator[None]:
-    """Inside, while this process waits for another one, it imports what it needs once Ray is there."""
-    thread = threading.Thread(target=_import_ahead)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
 def _import_ahead() -> None:
-    """Why something could not be imported is told where it is needed."""
+    """Imports what is needed once Ray has started; why it could not is told where it is needed."""
     with contextlib.suppress(Exception):
         for name in _AHEAD:
             importlib.import_module(name)
