@@ -88,8 +88,9 @@ def run(quick: bool) -> Case | None:
         rows,
     )
     case.notes.append(
-        "Accuracies are of one seed after six rounds, early in training, where they differ as far as seeds do; "
-        "PFLlib's FedProto is measured by its prototypes, fedtune's by the clients' heads."
+        "Accuracies are of one seed early in training, PFLlib's a round older, with first models and batches of each "
+        "one's own: nothing is compared by them. PFLlib's FedProto is measured by its prototypes, fedtune's by the "
+        "clients' heads."
     )
     return case
 
