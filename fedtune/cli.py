@@ -1,7 +1,6 @@
 """The command line. A sub-command is a file in `fedtune/commands` with a function `command`, a text `EXAMPLES` and the
 name of its page in `docs`, `GUIDE`, both of which its `--help` ends with; no list is edited to add one. The function's
-parameters are options (`fedtune.option`), or a request, whose fields are (`fedtune.options`). `RUNS_TRIALS = True` says
-that processes for trials may be made ready while it is planned what they are to do.
+parameters are options (`fedtune.option`), or a request, whose fields are (`fedtune.options`).
 
 A command's file is imported when its name is given, so no other command's imports are paid for, and `fedtune --help`
 imports only the commands' signatures.
@@ -152,7 +151,7 @@ class Lazy(TyperGroup):
             raise UserError(unknown("command", cmd_name, known))
         module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        command = _typed(module.command, getattr(module, "RUNS_TRIALS", False))
+        command = _typed(module.command)
         single.command(cmd_name, cls=Explained, epilog=module.EXAMPLES)(command)
         made = typer.main.get_command(single)
         assert isinstance(made, Explained)
@@ -176,7 +175,7 @@ def _said_by_set(function: Callable[..., None]) -> list[Declared]:
     return [one for one in found if one.option.by_set]
 
 
-def _typed(function: Callable[..., None], runs_trials: bool = False) -> Callable[..., None]:
+def _typed(function: Callable[..., None]) -> Callable[..., None]:
     """`function` with the parameters that typer understands; of a request it gets one made of what was typed."""
     hint = get_type_hints(function).get("request")
     request = next((kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)), None)
@@ -194,7 +193,7 @@ def _typed(function: Callable[..., None], runs_trials: bool = False) -> Callable
             return function(None, **typed)
         missing = [name for name, one in fields.items() if one.several and asked[name] is None]
         made = request(**{name: value for name, value in asked.items() if name not in missing})
-        if not runs_trials or typed.get("dry_run") or getattr(made, "address", None) is not None:
+        if not made.runs_trials or typed.get("dry_run") or getattr(made, "address", None) is not None:
             return function(made, **typed)
         from fedtune.machine import fork_server
 

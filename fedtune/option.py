@@ -11,6 +11,7 @@ default`; `fedtune.options` declares all of them. From these lines follow:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -19,7 +20,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from search_spaces.errors import sentence, unknown
 from search_spaces.parameter import SWITCH, canonical
@@ -140,6 +141,9 @@ class Asked:
     """The base of all requests: how a value is written does not matter, whether one text or a list with one, a path or
     its text, none or an empty list."""
 
+    #: Whether trials run for it.
+    runs_trials: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         kind: Any = type(self)
         for name, one in _declared(kind).items():
@@ -217,8 +221,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def fields_of(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
-    """Makes a function of a request one that takes the request's fields: `search("fedavg", trials=12)`.
+def fields_of(
+    request: Callable[P, R], beside: Callable[[], contextlib.AbstractContextManager[None]] | None = None
+) -> Callable[[Callable[[R], T]], Callable[P, T]]:
+    """Makes a function of a request one that takes the request's fields: `search("fedavg", trials=12)`. beside: what
+    is at work meanwhile, unless the request names the `address` of a cluster.
 
     Raises `TypeError` where it is called with other names."""
 
@@ -228,7 +235,10 @@ def fields_of(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[
             strangers = sorted(kwargs.keys() - inspect.signature(request).parameters.keys())
             if strangers:
                 raise TypeError(f"{function.__name__}() got unknown options: {', '.join(strangers)}")
-            return function(request(*args, **kwargs))
+            asked = request(*args, **kwargs)
+            elsewhere = getattr(asked, "address", None) is not None
+            with contextlib.nullcontext() if beside is None or elsewhere else beside():
+                return function(asked)
 
         called.__signature__ = _signature(request, function)  # type: ignore[attr-defined]
         called.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{_listing(request)}"

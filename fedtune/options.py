@@ -265,6 +265,7 @@ class Kept(Mirrored):
 class Progress(Asked):
     """What is shown while trials run."""
 
+    runs_trials = True
     #: Lines of text where a terminal or a notebook would redraw what it shows. (On the command line: `TERM=dumb`.)
     plain: bool = False
     #: Nothing. (On the command line: `--json`.)
@@ -657,6 +658,7 @@ class ExtendRequest(Progress, Versions, Cluster):
 class AttackRequest(Progress, Files):
     """What `fedtune attack` is asked for."""
 
+    runs_trials = False
     target: Annotated[
         str | Path,
         Argument(

@@ -23,7 +23,7 @@ The same trials, a fixed number of matrix products each on one thread, by two ba
 two trials at once, proposed at random, none stopped early and none confirmed, so that both do the same. *Search* is the whole call: plan, run
 directory, study, Ray's start, trials, Ray's end; *without Ray's start and end* is what grows with the search, together with what its processes import once. Half of the bare trials run before the search and half after it, so that a
 machine which grows slower or faster does so for both. Even so it changes by more within minutes than a search costs, and an overhead can come out
-below zero. Trials of LeNet-5 (ten clients, 20 steps of 64) do what a user's do: each reads its images, deals them to clients and writes checkpoints. *With no trial under way* is what a place for a trial waited, at the start, between trials and at the end, and hangs on nothing but that.
+below zero. Trials of LeNet-5 (ten clients, 20 steps of 64) do what a user's do: each reads its images, deals them to clients and writes checkpoints. What a search costs is its start and its end for the most part, about five seconds whatever it does, so that one of twelve such trials costs a tenth. *With no trial under way* is what a place for a trial waited, at the start, between trials and at the end, and hangs on nothing but that.
 """
 
 #: Per cent that a search may take longer than its trials.
@@ -167,5 +167,5 @@ def run(quick: bool, long: bool = False) -> Case:
                 "Trials of 60 s are measured by `make bench CASES=search LONG=--long`, which takes 20 minutes more."
             )
         for of in kinds(case):
-            trained(case, folder, of, trials=4 if quick else 12, rounds=2 if quick else 8, turns=1 if quick else 2)
+            trained(case, folder, of, trials=4 if quick else 20, rounds=2 if quick else 8, turns=1 if quick else 2)
     return case

@@ -43,6 +43,7 @@ from fedtune.decisions.history import Part
 from fedtune.decisions.shared_budget import OVERRUN, Allocation, ByClock, Clock
 from fedtune.execution import driver
 from fedtune.execution.queue import Queue
+from fedtune.machine import fork_server
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import AutoRequest, Mirrored, Progress, ResumeRequest, RunRequest
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-@fields_of(AutoRequest)
+@fields_of(AutoRequest, fork_server.ahead)
 def auto(request: AutoRequest) -> AutoResult:
     """Searches over `methods` (names, or `all`) within a `budget` (a length of time such as `30m`, a count such as
     `600rounds`, traffic such as `2GB`), compares the best configuration of each on fresh seeds and trains the leader.

@@ -16,6 +16,7 @@ from fedtune.api.search import Result, driven
 from fedtune.decisions.confirmation import confirms, federations
 from fedtune.decisions.history import Part
 from fedtune.execution.outcome import rounds_of_run, rounds_of_values
+from fedtune.machine import fork_server
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import ExtendRequest
@@ -39,7 +40,7 @@ from search_spaces.errors import UserError
 from search_spaces.space import Space
 
 
-@fields_of(ExtendRequest)
+@fields_of(ExtendRequest, fork_server.ahead)
 def extend(request: ExtendRequest) -> Result:
     """Adds `trials` further trials to a search, `rounds` further rounds to each of its trials, or both; one of the two
     must be given.

@@ -24,6 +24,7 @@ from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.decisions.history import Part
 from fedtune.execution.driver import Outcome, drive
+from fedtune.machine import fork_server
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import Progress, ReproduceRequest, ResumeRequest
@@ -88,7 +89,7 @@ class Reproduced:
         }
 
 
-@fields_of(ReproduceRequest)
+@fields_of(ReproduceRequest, fork_server.ahead)
 def reproduce(request: ReproduceRequest) -> Reproduced:
     """Makes the figure or table `name` of a paper again (`fedtune reproduce` lists all), in `runs_dir/name`, and
     decides the paper's sentences about it; with `small` on the embedded digits, else with the paper's data, model,

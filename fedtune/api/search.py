@@ -23,6 +23,7 @@ from fedtune.decisions.history import Part
 from fedtune.decisions.shared_budget import Clock
 from fedtune.execution import driver
 from fedtune.execution.queue import Queue
+from fedtune.machine import fork_server
 from fedtune.machine.cluster import check_address
 from fedtune.option import fields_of
 from fedtune.options import Mirrored, Progress, SearchRequest
@@ -60,7 +61,7 @@ class Result(Findings):
         return plain
 
 
-@fields_of(SearchRequest)
+@fields_of(SearchRequest, fork_server.ahead)
 def search(request: SearchRequest) -> Result:
     """Searches the hyper-parameters of `method`, selecting by one `metric` or by several, and beginning with what
     earlier runs found (`warm_start`: the directory of one, or several).

@@ -6,7 +6,6 @@ from fedtune.option import call
 from fedtune.options import AsJson, AutoRequest
 
 GUIDE = "auto"
-RUNS_TRIALS = True
 EXAMPLES = """\
 # Which of four methods is best on the embedded digits, within four minutes:
 fedtune auto --dataset digits --methods fedavg,fedprox,fedgen,dfrd \\

@@ -6,7 +6,6 @@ from fedtune.option import call
 from fedtune.options import AsJson, ExtendRequest
 
 GUIDE = "resume"
-RUNS_TRIALS = True
 EXAMPLES = """\
 # Thirty further trials:
 fedtune extend runs/dfrd-alpha_lambda --trials 30

@@ -6,7 +6,6 @@ from fedtune.option import call
 from fedtune.options import AsJson, DryRun, ReproduceRequest
 
 GUIDE = "reproduce"
-RUNS_TRIALS = True
 EXAMPLES = """\
 # All figures and tables, and what each costs:
 fedtune reproduce

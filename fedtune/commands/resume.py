@@ -6,7 +6,6 @@ from fedtune.option import call
 from fedtune.options import AsJson, ResumeRequest
 
 GUIDE = "resume"
-RUNS_TRIALS = True
 EXAMPLES = """\
 # Go on after Ctrl-C, a crash or a full disk:
 fedtune resume runs/dfrd-alpha_lambda

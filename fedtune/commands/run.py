@@ -6,7 +6,6 @@ from fedtune.option import call
 from fedtune.options import AsJson, RunRequest
 
 GUIDE = "start"
-RUNS_TRIALS = True
 EXAMPLES = """\
 # A configuration that `fedtune export` kept, on five fresh seeds:
 fedtune run best.yaml --seeds 5

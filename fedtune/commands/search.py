@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from fedtune.planning.plan import Plan
 
 GUIDE = "search"
-RUNS_TRIALS = True
 EXAMPLES = """\
 # DFRD's α and λ, small, on the embedded digits:
 fedtune search dfrd --space alpha_lambda

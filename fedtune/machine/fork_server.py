@@ -2,9 +2,9 @@
 
 To import PyTorch, Ray Tune and the engine takes two to three seconds of a processor and 400 MiB in each process. A
 process that forks from a loaded one lives after a few hundredths of a second and shares what was loaded. So a search on
-one machine has a fork server; a command starts it before anything else (`ahead`). Ray starts its processes with a
-program of ours in place of Python's: it asks the fork server for a fork, which goes on as the process of Ray that was
-to be (`fork_request.py`).
+one machine has a fork server, started before anything else (`ahead`). Ray starts its processes with a program of
+ours in place of Python's: it asks the fork server for a fork, which goes on as the process of Ray that was to be
+(`fork_request.py`).
 
 On a cluster an actor starts one on each machine that is there when a search joins (`OfMachine`), and Ray is told to
 start processes with its program wherever a machine has that.
@@ -82,11 +82,12 @@ _ahead: tuple[Path, Path | None] | None = None
 
 @contextlib.contextmanager
 def ahead() -> Iterator[None]:
-    """Inside, the first Ray that asks for it (`beside`) finds a fork server that was started now."""
+    """Inside, the first Ray that asks for it (`beside`) finds a fork server that was started now: it imports while this
+    process does. Where this one has PyTorch already, there is nothing to gain, and none is started."""
     global _ahead
     with contextlib.ExitStack() as ours:
         # (Where there are GPUs trials compute on them. That there is no place for a folder is told when it is needed.)
-        if sys.platform == "linux" and not Path("/proc/driver/nvidia").exists():
+        if sys.platform == "linux" and "torch" not in sys.modules and not Path("/proc/driver/nvidia").exists():
             with contextlib.suppress(UserError):
                 folder = ours.enter_context(private_folder())
                 _ahead = folder, ours.enter_context(started(folder))

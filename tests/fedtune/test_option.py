@@ -6,10 +6,11 @@ import contextlib
 import functools
 import importlib
 import inspect
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_type_hints
 
 import pytest
 import typer
@@ -19,6 +20,7 @@ import fedtune
 from fedtune import cli, option
 from fedtune.machine import fork_server
 from fedtune.option import Argument, Asked, Option, call, declared, fields_of
+from search_spaces.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,28 @@ def test_processes_are_made_ready_for_what_runs_trials_on_this_machine(
     monkeypatch.setattr(module, "command", carried_out)
     assert CliRunner().invoke(cli.app, typed.split()).exit_code == 0
     assert begun == (["ahead", "carried out", "over"] if readied else ["carried out"])
+
+
+@pytest.mark.parametrize("name", ["search", "run", "auto", "reproduce", "resume", "extend", "attack", "report"])
+def test_so_they_are_for_a_function_that_runs_trials(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def no_place() -> NoReturn:
+        begun.append("ahead")
+        raise UserError("There is no place for a folder.")
+
+    fresh = types.SimpleNamespace(platform="linux", modules={})  # as in a process that has just begun
+    monkeypatch.setattr(fork_server, "sys", fresh)
+    monkeypatch.setattr(fork_server, "private_folder", no_place)
+    asked, more = (["none"], {"budget": "1m"}) if name == "auto" else ("runs/none", {})
+    with pytest.raises(UserError, match="none"):
+        getattr(fedtune, name)(asked, **more)
+    assert begun == ([] if name in ("attack", "report") else ["ahead"])
+    begun.clear()
+    if name in ("search", "resume"):
+        with pytest.raises(UserError, match="none"):
+            getattr(fedtune, name)(asked, address="10.0.0.1:6379")
+        assert begun == []
 
 
 COMMANDS = typer.main.get_command(cli.app)

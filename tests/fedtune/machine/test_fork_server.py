@@ -232,6 +232,19 @@ def test_a_server_ends_with_who_started_it_and_its_forks_in_the_middle_of_a_roun
         assert soon(lambda: gone(pid) and gone(fork)) and not (tmp_path / "t" / "rounds.jsonl").read_text()
 
 
+@pytest.fixture
+def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has just begun."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+
+def test_nothing_is_started_ahead_where_all_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    with fork_server.ahead():
+        assert fork_server._ahead is None
+
+
+@pytest.mark.usefixtures("nothing_is_loaded")
 def test_a_ray_of_a_command_takes_the_fork_server_that_was_started_ahead() -> None:
     with fork_server.ahead():
         assert fork_server._ahead is not None
@@ -250,6 +263,7 @@ def test_a_ray_of_a_command_takes_the_fork_server_that_was_started_ahead() -> No
     assert gone(pid) and not folder.exists()
 
 
+@pytest.mark.usefixtures("nothing_is_loaded")
 def test_nothing_is_started_ahead_where_there_are_gpus_or_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     exists = Path.exists
     with monkeypatch.context() as patched:
