@@ -195,14 +195,13 @@ def test_so_they_are_for_a_function_that_runs_trials(name: str, monkeypatch: pyt
     fresh = types.SimpleNamespace(platform="linux", modules={})  # as in a process that has just begun
     monkeypatch.setattr(fork_server, "sys", fresh)
     monkeypatch.setattr(fork_server, "private_folder", no_place)
-    asked, more = (["none"], {"budget": "1m"}) if name == "auto" else ("runs/none", {})
     with pytest.raises(UserError, match="none"):
-        getattr(fedtune, name)(asked, **more)
+        getattr(fedtune, name)("runs/none", **({"budget": "1m"} if name == "auto" else {}))
     assert begun == ([] if name in ("attack", "report") else ["ahead"])
     begun.clear()
     if name in ("search", "resume"):
         with pytest.raises(UserError, match="none"):
-            getattr(fedtune, name)(asked, address="10.0.0.1:6379")
+            getattr(fedtune, name)("runs/none", address="10.0.0.1:6379")
         assert begun == []
 
 
