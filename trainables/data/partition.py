@@ -14,10 +14,10 @@ A recipe decides only how many samples of each class every client gets, a table 
 is a uniform draw that all recipes share. Every sample goes to exactly one client.
 
 Size guard: a table in which a client has fewer than `min_size` samples is drawn again, at most 10 000 times; of more
-than 100 clients less often, so that the time grows with the number of samples and no faster; `dir_dominant`, whose
-tables take longest, of so many only as long as one may still pass. Then the table that misses least is completed
-(with a warning in the log): a client that has too few gets samples of its own classes, and where these do not suffice
-of others (in `pathological` never), from the clients that hold most of them.
+than 100 clients less often, so that the time grows with the number of samples and no faster; of `dir_dominant` not the
+table of so many is drawn again, but the blocks of it in which a client has fewer. Then the table that misses least is
+completed (with a warning in the log): a client that has too few gets samples of its own classes, and where these do not
+suffice of others (in `pathological` never), from the clients that hold most of them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ DRAWS = 10_000
 #: Tables of so many rows together are drawn at most, where that is fewer than `DRAWS` tables.
 ROWS = 1_000_000
 #: Of so many clients `dir_client` draws each client's samples at once, of more one after the other: the distribution is
-#: the same, the time of the former grows with clients times samples.
+#: the same, the time of the former grows with clients times samples. Of so many `dir_dominant` draws whole tables
+#: again, of more the blocks that do not pass.
 FEW = 100
+#: Blocks of so many rows together `dir_dominant` draws again at most.
+ROWS_AGAIN = 100_000
 #: What dir_pfl asks of a client at least, however many there are.
 FEWEST = 2
-#: Where each of so many tables leaves so many clients with too few samples, none will pass: how many these are has
-#: about a Poisson distribution, so that the chance is e⁻⁵⁰, or e⁻²⁵ where two of them always come together.
-SEEN, HOPELESS = 10, 50
 #: So many tables are remembered.
 REMEMBERED = 64
 #: B / (1 − 0.75) for DHF's batch of 10: every client can fill a test batch from its quarter (PFLlib).
@@ -163,20 +163,10 @@ def _allowed(recipe: str, task: Task, minimum: int, rng: np.random.Generator) ->
     least_shares = _least_shares(task, minimum) if is_pathological else None
     if is_pathological and least_shares is None and (are_too_few or _are_consecutive(task)):
         raise UserError(_pathological_would_do(task, minimum))
-    best, least, poor = None, task.total, list[int]()
-    for _ in range(max(1, min(DRAWS, ROWS // task.clients))):
-        counts = RECIPES[recipe](task, rng)
-        if counts is None:
-            continue
-        lacking = np.maximum(minimum - counts.sum(axis=1), 0)
-        missing = int(lacking.sum())
-        if missing == 0:
-            return counts, 0
-        if missing < least:
-            best, least = counts, missing
-        poor.append(int(np.count_nonzero(lacking)))
-        if recipe == "dir_dominant" and task.clients > FEW and len(poor) >= SEEN and min(poor) >= HOPELESS:
-            break
+    is_by_block = recipe == "dir_dominant" and task.clients > FEW
+    best = _block_by_block(task, minimum, rng) if is_by_block else _first_or_best(RECIPES[recipe], task, minimum, rng)
+    if best is not None and _missing(best, minimum) == 0:
+        return best, 0
     found = None if best is None else completed(best, minimum, own_only=is_pathological)
     if best is not None and found is None and least_shares is not None:
         found = _filled(best, least_shares)
@@ -193,6 +183,28 @@ def _allowed(recipe: str, task: Task, minimum: int, rng: np.random.Generator) ->
             )
         )
     return found, int((best.sum(axis=1) < minimum).sum())
+
+
+def _missing(counts: Counts, minimum: int) -> Counts:
+    """How many samples the clients of each table `(…, N, C)` lack together, `(…)`."""
+    lacking: Counts = np.maximum(minimum - counts.sum(axis=-1), 0).sum(axis=-1)
+    return lacking
+
+
+def _first_or_best(draw: Recipe, task: Task, minimum: int, rng: np.random.Generator) -> Counts | None:
+    """The first table drawn in which every client has the minimum, or of all that are drawn the one that misses least;
+    None where the recipe gave none."""
+    best, least = None, task.total
+    for _ in range(max(1, min(DRAWS, ROWS // task.clients))):
+        counts = draw(task, rng)
+        if counts is None:
+            continue
+        missing = int(_missing(counts, minimum))
+        if missing == 0:
+            return counts
+        if missing < least:
+            best, least = counts, missing
+    return best
 
 
 def completed(counts: Counts, minimum: int, *, own_only: bool) -> Counts | None:
@@ -307,19 +319,48 @@ def dir_dominant(task: Task, rng: np.random.Generator) -> Counts:
     """FedKF. Clients in blocks of at most C; every class is split over the blocks in proportion to their clients. In a
     block, shares ~ Dir(ω·1) per class, redrawn until the largest falls to a client that has not been largest in the
     current cycle; a cycle ends when all have been. What rounding down leaves over goes to a random block or client."""
+    blocks = [_in_blocks(members, sizes, task.omega, rng) for members, sizes in _blocks(task, rng)]
+    return np.concatenate([drawn.reshape(-1, len(task.sizes)) for drawn in blocks])
+
+
+def _blocks(task: Task, rng: np.random.Generator) -> list[tuple[int, Counts]]:
+    """The blocks of `dir_dominant`: those of C clients, then the one of fewer where N does not divide; how many members
+    each of them has, and the samples of each class for every block, `(B, C)`."""
     classes = len(task.sizes)
     blocks = [min(classes, task.clients - start) for start in range(0, task.clients, classes)]
     per_block = np.stack([_rounded(np.array(blocks) / task.clients, int(size), rng) for size in task.sizes], axis=1)
     whole = len(blocks) - (blocks[-1] < classes)
-    rows = []
-    for members, sizes in ((classes, per_block[:whole]), (blocks[-1], per_block[whole:])):
-        shares, places = _in_turn(members, sizes.shape, task.omega, rng)
-        # The rounding of `_rounded` for all classes of all blocks at once: a table is drawn thousands of times.
-        counts = (shares * sizes[:, :, None]).astype(np.int64)
-        block, label = np.indices(sizes.shape)
-        counts[block, label, places] += sizes - counts.sum(axis=2)
-        rows.append(counts.transpose(0, 2, 1).reshape(-1, classes))
-    return np.concatenate(rows)
+    return [(classes, per_block[:whole]), (blocks[-1], per_block[whole:])]
+
+
+def _in_blocks(members: int, sizes: Counts, omega: float, rng: np.random.Generator) -> Counts:
+    """Tables of blocks of `dir_dominant` that have so many members, `(B, members, C)`, by their `sizes` `(B, C)`."""
+    shares, places = _in_turn(members, sizes.shape, omega, rng)
+    # The rounding of `_rounded` for all classes of all blocks at once: a table is drawn thousands of times.
+    counts = (shares * sizes[:, :, None]).astype(np.int64)
+    block, label = np.indices(sizes.shape)
+    counts[block, label, places] += sizes - counts.sum(axis=2)
+    return counts.transpose(0, 2, 1)
+
+
+def _block_by_block(task: Task, minimum: int, rng: np.random.Generator) -> Counts:
+    """A table of `dir_dominant` of which each block is drawn until every client of it has the minimum, or `ROWS_AGAIN`
+    rows have been drawn again; what then does not pass is the draw of its block that misses least.
+
+    Once it is known how many samples each block has, blocks do not depend on one another. So what passes has the
+    distribution of a whole table that passes, and the time does not grow with how rare such tables are."""
+    tables = []
+    for members, sizes in _blocks(task, rng):
+        held, left = _in_blocks(members, sizes, task.omega, rng), ROWS_AGAIN
+        missing = _missing(held, minimum)
+        while left > 0 and len(poor := np.flatnonzero(missing)):
+            again = _in_blocks(members, sizes[poor], task.omega, rng)
+            less = _missing(again, minimum)
+            better = less < missing[poor]
+            held[poor[better]], missing[poor[better]] = again[better], less[better]
+            left -= len(poor) * members
+        tables.append(held.reshape(-1, len(task.sizes)))
+    return np.concatenate(tables)
 
 
 def _in_turn(

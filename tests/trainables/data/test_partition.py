@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import nchypergeom_wallenius
+from scipy.stats import chi2_contingency, nchypergeom_wallenius
 
 from search_spaces.errors import UserError
 from trainables.data import partition as module
@@ -326,40 +328,91 @@ def test_what_nobody_needs_is_dealt_as_it_was_drawn() -> None:
     assert module._filled(np.array([[1], [2], [7]]), np.array([[4], [0], [0]])).tolist() == [[4], [1], [5]]
 
 
-def test_no_further_table_of_dir_dominant_is_drawn_where_none_will_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[int] = []
+def test_dir_dominant_of_many_clients_draws_again_only_the_blocks_that_do_not_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By hand, a minimum of 3: of three blocks of two clients the second misses 1, then 2, which is no better, then
+    nothing. The last block, of one client, has what it needs at once."""
+    drawn = [
+        np.array([[[3, 1], [1, 3]], [[4, 2], [0, 2]], [[2, 2], [2, 2]]]),
+        np.array([[[4, 3], [0, 1]]]),
+        np.array([[[2, 3], [2, 1]]]),
+        np.array([[[2, 2]]]),
+    ]
+    asked: list[tuple[int, list[list[int]]]] = []
 
-    def noting(task: Task, rng: np.random.Generator) -> np.ndarray:
-        drawn.append(1)
-        return module.dir_dominant(task, rng)
+    def prescribed(members: int, sizes: np.ndarray, omega: float, rng: np.random.Generator) -> np.ndarray:
+        asked.append((members, sizes.tolist()))
+        return drawn[len(asked) - 1].copy()
 
-    monkeypatch.setitem(RECIPES, "dir_dominant", noting)
-    y = labels(10, 600)
-    parts = partition("dir_dominant", y, 1000, classes=10, rng=np.random.default_rng(0), omega=0.1, min_size=5)
-    assert len(drawn) == module.SEEN and min(map(len, parts)) >= 5
-    # Where few clients lack samples, and of a hundred clients ever, all tables are drawn, as they were.
+    monkeypatch.setattr(module, "_in_blocks", prescribed)
+    monkeypatch.setattr(module, "FEW", 6)
+    task = Task(np.array([14, 14]), 7, 0.1, 1)
+    found = module._block_by_block(task, 3, np.random.default_rng(0))
+    assert found.tolist() == [[3, 1], [1, 3], [2, 3], [2, 1], [2, 2], [2, 2], [2, 2]]
+    assert asked == [(2, [[4, 4]] * 3), (2, [[4, 4]]), (2, [[4, 4]]), (1, [[2, 2]])]
+    # Where no more than three rows are drawn again, the block is the draw of it that misses least.
+    asked.clear()
+    monkeypatch.setattr(module, "ROWS_AGAIN", 3)
+    drawn[2] = np.array([[[4, 3], [0, 1]]])
+    found = module._block_by_block(task, 3, np.random.default_rng(0))
+    assert found.tolist() == [[3, 1], [1, 3], [4, 2], [0, 2], [2, 2], [2, 2], [2, 2]] and len(asked) == 4
+
+
+def test_dir_dominant_block_by_block_has_the_distribution_of_whole_tables_that_pass() -> None:
+    """6 clients of 2 classes are three blocks; of whole tables of 30 and 30 samples one in seven has 9 for everybody.
+    How often each table of the first block occurs, and whether the two others are alike: chi-square, 600 of each."""
+    task, rng = Task(np.array([30, 30]), 6, 0.5, 1), np.random.default_rng(0)
+    every = (module.dir_dominant(task, rng) for _ in itertools.count())
+    whole = list(itertools.islice((counts for counts in every if counts.sum(axis=1).min() >= 9), 600))
+    blocks = [module._block_by_block(task, 9, rng) for _ in range(600)]
+    assert min(int(counts.sum(axis=1).min()) for counts in blocks) == 9
+
+    def seen(tables: list[np.ndarray]) -> Counter[tuple[int, ...]]:
+        return Counter((*counts[0], *counts[1], int((counts[2:4] == counts[4:6]).all())) for counts in tables)
+
+    one, other = seen(whole), seen(blocks)
+    often = [[number[key] for key in one | other if one[key] + other[key] >= 20] for number in (one, other)]
+    assert len(often[0]) >= 10 and chi2_contingency(often).pvalue > 0.01
+
+
+@pytest.mark.parametrize("clients", [101, 110, 230])
+def test_dir_dominant_of_many_clients_is_the_first_table_where_that_passes(clients: int) -> None:
+    """To the last bit, and the generator is left in the same state."""
+    task = Task(np.arange(9_000, 9_010), clients, 0.1, 1)
+    one, other = np.random.default_rng(3), np.random.default_rng(3)
+    expected = module.dir_dominant(task, one)
+    assert module._block_by_block(task, int(expected.sum(axis=1).min()), other).tolist() == expected.tolist()
+    assert one.bit_generator.state == other.bit_generator.state
+
+
+def test_dir_dominant_draws_no_more_rows_the_fewer_tables_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 clients with 60 samples each on average one in a thousand has fewer than 20: a few blocks of ten are
+    drawn again, where it was every table. With 6 each hardly a block gives all 5, and the table is completed after so
+    many rows; of a hundred clients whole tables are drawn, as ever."""
+    rows: list[int] = []
+    in_blocks = module._in_blocks
+
+    def noting(members: int, sizes: np.ndarray, omega: float, rng: np.random.Generator) -> np.ndarray:
+        rows.append(members * len(sizes))
+        return in_blocks(members, sizes, omega, rng)
+
+    def dealt(each: int, clients: int, least: int) -> int:
+        rows.clear()
+        parts = partition(
+            "dir_dominant", y[: each * clients], clients, classes=10, rng=np.random.default_rng(0), min_size=least,
+            omega=0.1,
+        )  # fmt: skip
+        assert min(map(len, parts)) >= least and len(np.unique(np.concatenate(parts))) == each * clients
+        return sum(rows)
+
+    y = labels(10, 6000)
+    monkeypatch.setattr(module, "_in_blocks", noting)
+    assert 1_000 < dealt(60, 1000, 20) <= 1_100
+    monkeypatch.setattr(module, "ROWS_AGAIN", 5_000)
+    assert 6_000 <= dealt(6, 1000, 5) < 7_000
     monkeypatch.setattr(module, "DRAWS", 30)
-    for clients, least in ((600, 5), (100, 6)):
-        drawn.clear()
-        few = y[: 60 * clients // 6]
-        partition("dir_dominant", few, clients, classes=10, rng=np.random.default_rng(0), omega=0.1, min_size=least)
-        assert len(drawn) == 30
-
-
-def test_a_table_of_dir_dominant_that_passes_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where tables miss few samples, or differ much, the first one that passes is the partition."""
-    y = labels(10, 600)
-    misses = [3, 1, 2, 4, 1, 1, 2, 3, 1, 2, 1, 5, 2, 2, 1, 1, 3, 2, 0]
-
-    def missing(task: Task, rng: np.random.Generator) -> np.ndarray:
-        rows = np.full((task.clients, 10), 1)
-        rows[0, : misses.pop(0)] = 0
-        rows[1] += task.sizes - rows.sum(axis=0)
-        return rows
-
-    monkeypatch.setitem(RECIPES, "dir_dominant", missing)
-    partition("dir_dominant", y, 200, classes=10, rng=np.random.default_rng(0), omega=0.1, min_size=10)
-    assert misses == []
+    assert dealt(6, 100, 6) == 3_000
 
 
 def test_size_guard_draws_again() -> None:
