@@ -239,12 +239,10 @@ def completed(counts: Counts, minimum: int, *, own_only: bool) -> Counts | None:
 
 def _deal(counts: Counts, labels: NDArray[np.integer], rng: np.random.Generator) -> list[NDArray[np.int64]]:
     """Which samples: each class is shuffled and cut at the table's counts, then every client's samples are shuffled."""
-    held: list[list[NDArray[np.int64]]] = [[] for _ in counts]
-    for label, per_client in enumerate(counts.T):
-        shuffled = rng.permutation(np.flatnonzero(labels == label))
-        for client, part in enumerate(np.split(shuffled, np.cumsum(per_client)[:-1])):
-            held[client].append(part)
-    return [rng.permutation(np.concatenate(parts)) for parts in held]
+    dealt = np.concatenate([rng.permutation(np.flatnonzero(labels == label)) for label in range(counts.shape[1])])
+    owner = np.concatenate([np.repeat(np.arange(len(counts)), of_class) for of_class in counts.T])
+    held = np.split(dealt[np.argsort(owner, kind="stable")], np.cumsum(counts.sum(axis=1))[:-1])
+    return [rng.permutation(part) for part in held]
 
 
 def iid(task: Task, rng: np.random.Generator) -> Counts:

@@ -56,6 +56,22 @@ def test_exact_cover_disjoint_and_deterministic(
     assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
 
 
+def test_classes_are_cut_one_after_the_other_and_shuffled_for_every_client() -> None:
+    """As it is written down, with the same generator: a partition is part of a run's record, so that no draw may
+    differ."""
+    y, counts = labels(3, 7), np.array([[2, 0, 4], [5, 6, 0], [0, 0, 0], [0, 1, 3]])
+    fast, plain = np.random.default_rng(2), np.random.default_rng(2)
+    held: list[list[int]] = [[], [], [], []]
+    for label in range(3):
+        shuffled = plain.permutation([place for place, one in enumerate(y) if one == label]).tolist()
+        for client in range(4):
+            for _ in range(counts[client, label]):
+                held[client].append(shuffled.pop(0))
+    expected = [plain.permutation(np.array(part, dtype=np.int64)).tolist() for part in held]
+    assert [part.tolist() for part in module._deal(counts, y, fast)] == expected
+    assert fast.bit_generator.state == plain.bit_generator.state
+
+
 @pytest.mark.parametrize("recipe", RECIPE_NAMES)
 def test_another_seed_gives_another_partition(recipe: str) -> None:
     y = labels()
