@@ -124,37 +124,47 @@ def settled(
 def _fewest_samples(values: Mapping[str, Value], data_dir: str | None) -> int | None:
     """How many samples a client has at least where the data do not suffice for the value that is there: half of an
     equal share; None where they do, or where not even one for each is there."""
-    from trainables.simulation.federated_data import left_to_train  # which needs PyTorch
-
-    found = _shared_out(values, data_dir)
+    found = _shared_out(values)
     if found is None or values.get("partition", NATURAL) == NATURAL:
         return None
-    samples, clients, least, fraction = found
-    there = left_to_train(samples, fraction)
+    clients, least, fraction = found
+    there = _dealt(values, fraction, data_dir)
     return max(1, there // clients // 2) if clients <= there < clients * least else None
 
 
 def _validation_share(values: Mapping[str, Value], data_dir: str | None) -> float | None:
     """The share of validation data where the one that is there holds too few samples; None where it holds enough, or
     where the clients would have too few samples left."""
-    from trainables.simulation.federated_data import left_to_train
-
-    found = _shared_out(values, data_dir)
+    found = _shared_out(values)
     if found is None:
         return None
-    samples, clients, least, fraction = found
+    clients, least, fraction = found
+    samples = _samples(str(values["dataset"]), data_dir)
     share = min(math.ceil(100 * FEW_VALIDATED / max(samples, 1)) / 100, MORE_VALIDATED)
-    return share if share > fraction and clients * max(least, 1) <= left_to_train(samples, share) else None
+    return share if share > fraction and clients * least <= _dealt(values, share, data_dir) else None
 
 
-def _shared_out(values: Mapping[str, Value], data_dir: str | None) -> tuple[int, int, int, float] | None:
-    """Training samples, clients, the fewest samples of one, the validation share; None where one is searched or
-    none of the method's."""
+def _shared_out(values: Mapping[str, Value]) -> tuple[int, int, float] | None:
+    """Clients, the fewest samples of one, the validation share; None where one is searched or none of the method's."""
     if not all(name in values for name in ("dataset", "clients", "min_samples", "validation_fraction")):
         return None
     clients, least, fraction = (values[name] for name in ("clients", "min_samples", "validation_fraction"))
     assert isinstance(clients, int) and isinstance(least, int) and isinstance(fraction, float)
-    return _samples(str(values["dataset"]), data_dir), clients, least, fraction
+    return clients, least, fraction
+
+
+def _dealt(values: Mapping[str, Value], validation_fraction: float, data_dir: str | None) -> int:
+    """How many samples clients would be dealt with that share of validation data, the fewest where that is varied; 0
+    where there are no such data."""
+    from trainables.simulation.federated_data import dealt  # which needs PyTorch
+
+    kept, partition = values.get("client_test_fraction", 0.0), values.get("partition", NATURAL)
+    assert isinstance(kept, float)
+    try:
+        source = data.load(str(values["dataset"]), data_dir)
+    except UserError:  # told by the preflight, where it is one that the user can mend
+        return 0
+    return dealt(source, str(partition), validation_fraction, kept)
 
 
 def _samples(name: str, data_dir: str | None) -> int:

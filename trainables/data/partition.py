@@ -103,9 +103,16 @@ def partition(
     task = Task(np.bincount(labels, minlength=classes), clients, omega, classes_per_client)
     if recipe == "pathological":
         _check_pathological(task)
+    min_size = least(recipe, min_size)
     if recipe == "dir_pfl":
-        min_size = max(min_size, min(PFL_MINIMUM, task.total // clients // 2), FEWEST)
+        min_size = max(min_size, min(PFL_MINIMUM, task.total // clients // 2))
     return _deal(_draw(recipe, task, min_size, rng), labels, rng)
+
+
+def least(recipe: str, min_size: int) -> int:
+    """How many samples a client must have for there to be a partition of that recipe; so many for each do, but in
+    `pathological`, where they must be of its own classes."""
+    return max(min_size, FEWEST) if recipe == "dir_pfl" else min_size
 
 
 def natural(owner: NDArray[np.integer], clients: int) -> list[NDArray[np.int64]]:

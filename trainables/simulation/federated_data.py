@@ -17,7 +17,7 @@ from torch import Tensor
 
 from search_spaces.errors import EnvironmentFault, UserError, sentence
 from trainables import data, models
-from trainables.data.partition import NATURAL, natural, partition
+from trainables.data.partition import NATURAL, least, natural, partition
 from trainables.federation import ClientData, Federation, FederationConfig, Images, budgets, normalise
 from trainables.models import precision
 from trainables.rng import Rng
@@ -279,26 +279,32 @@ def check(config: FederationConfig, source: data.Dataset) -> None:
                 fix="Raise it, or set it to 0 and select on test data, such as by --metric test_global_accuracy.",
             )
         )
-    needed = config.clients * max(config.min_samples, 1)
-    there = left_to_train(len(source.train_y), config.validation_fraction)
-    if needed > there:
-        least = f" or --set min_samples={there // config.clients}" if there >= config.clients else ""
+    there = dealt(source, config.partition, config.validation_fraction, config.client_test_fraction)
+    each = least(config.partition, config.min_samples)
+    if config.clients * each > there:
+        samples = "training and test samples" if config.partition == _DEALS_TEST else "training samples"
+        fewer = there // config.clients
+        instead = f" or --set min_samples={fewer}" if fewer >= least(config.partition, 1) else ""
         problems.append(
             sentence(
                 "clients × min_samples",
-                f"at most the {len(source.train_y)} training samples less the validation share",
-                needed,
-                fix=f"What would do: --set clients={there // max(config.min_samples, 1)}{least}.",
+                f"at most {there}, the {samples} that are dealt to clients",
+                config.clients * each,
+                fix=f"What would do: --set clients={there // each}{instead}.",
             )
         )
     if problems:
         raise UserError(*problems)
 
 
-def left_to_train(samples: int, validation_fraction: float) -> int:
-    """How many of the training samples clients can have beside the validation share, about: it is cut class by
-    class."""
-    return int(samples * (1 - validation_fraction))
+def dealt(source: data.Dataset, partition: str, validation_fraction: float, client_test_fraction: float) -> int:
+    """How many samples a partition deals to the clients: those of training without the validation share, which is cut
+    class by class; all of them where each client keeps samples of its own for measuring; in `dir_pfl` with those of the
+    test set."""
+    count, train_y = len(source.train_y), np.asarray(source.train_y)
+    if client_test_fraction == 0:
+        count -= sum(round(validation_fraction * int(size)) for size in np.bincount(train_y))
+    return count + (len(source.test_y) if partition == _DEALS_TEST else 0)
 
 
 def _natural_problems(config: FederationConfig, source: data.Dataset) -> list[str]:

@@ -883,7 +883,9 @@ def test_very_many_clients_may_have_fewer_samples_each_than_the_default(tmp_path
     assert "min_samples" not in plan(SearchRequest("fedavg", set=("clients=21",), **given)).space.fix
     for wanted in (("clients=24", "min_samples=10"), ("clients=217",)):
         (problem,) = problems(SearchRequest("fedavg", set=wanted, **given))
-        assert problem.startswith("clients × min_samples must be at most the 240 training samples"), wanted
+        assert problem.startswith("clients × min_samples must be at most 216, the training samples that are dealt"), (
+            wanted
+        )
 
 
 def test_a_search_ends_with_a_confirmation_where_it_can(asked: Callable[..., SearchRequest]) -> None:

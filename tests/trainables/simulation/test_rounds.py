@@ -13,6 +13,7 @@ import torch
 from search_spaces.errors import UserError
 from tests.contracts.test_methods import simulate, values_for
 from trainables import registry
+from trainables.data import partition as dealing
 from trainables.federation import FederationConfig
 from trainables.local import LocalTraining, draw_batches
 from trainables.params import equal, is_same, put, versions
@@ -313,6 +314,58 @@ def test_too_many_clients_are_refused_with_what_would_do(clients: int, would_do:
     assert built(clients=21) == 21
     if "min_samples" in would_do:
         assert built(clients=clients, min_samples=int(would_do[-2])) == clients
+
+
+@pytest.mark.parametrize(
+    ("partition", "kept", "share", "samples", "least"),
+    [
+        ("iid", 0.0, 0.1, 240 - 4 * 6, 5),
+        ("iid", 0.0, 0.11, 240 - 4 * 7, 4),  # 0.11 · 60 rounded for every class, which is 212 and not 213
+        ("dir_class", 0.25, 0.1, 240, 1),  # nothing is cut before
+        ("dir_dominant", 0.0, 0.0, 240, 2),
+        ("dir_pfl", 0.25, 0.1, 240 + 80, 10),
+        ("dir_pfl", 0.25, 0.1, 240 + 80, 2),
+    ],
+)
+def test_the_check_refuses_what_the_partition_cannot_deal_and_nothing_else(
+    partition: str, kept: float, share: float, samples: int, least: int, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """240 training and 80 test samples of four classes. As many clients as they suffice for are dealt to, of one more
+    the check says how many would do, and without it the partition itself refuses."""
+    config = FederationConfig(
+        dataset=str(toy),
+        partition=partition,
+        omega=100.0,
+        min_samples=least,
+        client_test_fraction=kept,
+        validation_fraction=share,
+    )
+    most = samples // least
+    monkeypatch.setattr(dealing, "DRAWS", 30)
+
+    def built(clients: int) -> int:
+        return federated_data.build(replace(config, clients=clients), 0, torch.device("cpu"))[0].clients
+
+    assert built(most) == most
+    with pytest.raises(UserError, match=f"clients × min_samples must be at most {samples}, .* --set clients={most}"):
+        built(most + 1)
+    monkeypatch.setattr(federated_data, "check", lambda config, source: None)
+    with pytest.raises(UserError, match=f"clients must be at most {most}, for each to hold at least {least} of the"):
+        built(most + 1)
+
+
+def test_dir_pfl_gives_nobody_a_single_sample(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dealing, "DRAWS", 30)
+    config = FederationConfig(
+        dataset=str(toy), partition="dir_pfl", omega=100.0, min_samples=1, client_test_fraction=0.25
+    )
+
+    def built(clients: int) -> int:
+        return federated_data.build(replace(config, clients=clients), 0, torch.device("cpu"))[0].clients
+
+    assert built(160) == 160
+    with pytest.raises(UserError, match=r"must be at most 320, .* got 322\. What would do: --set clients=160\.$"):
+        built(161)
 
 
 def test_impossible_federations_are_refused_in_one_go(toy: Path) -> None:
