@@ -27,6 +27,10 @@ def counting() -> Iterator[Computed]:
     found = Computed()
 
     class Mode(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # nothing is compiled here, and to be skipped by its compiler takes a second of imports
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if torch.is_inference_mode_enabled():  # operations that are made of others arrive here whole
                 with self:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from fedtune.commands import _output
 from fedtune.options import SearchRequest
@@ -49,16 +48,6 @@ def whole_round(simulation: Simulation, counted: Computed) -> float:
     begun = counted.multiply_adds
     simulation.run_round()
     return counted.multiply_adds - begun
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_multiply_adds_are_counted(mode: Any) -> None:
-    x = torch.ones(2, 3, 8, 8)
-    conv, linear = torch.nn.Conv2d(3, 5, 3, padding=1), torch.nn.Linear(5, 7)
-    with mode(), counting() as found:
-        linear(conv(x).mean(dim=(2, 3)))
-    assert found.multiply_adds == 2 * 8 * 8 * 5 * 3 * 9 + 2 * 5 * 7
-    assert found.operations >= 3
 
 
 @pytest.mark.parametrize(
