@@ -92,9 +92,9 @@ def first_of(trial: FrozenTrial) -> int | None:
     return found
 
 
-def is_repeated(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
-    """Whether a trial runs the configuration of an earlier one of the `trials` on the same seed again, to its end
-    (`fedtune.decisions.initial_design`)."""
+def is_repeated(trial: FrozenTrial, trials: Sequence[FrozenTrial] | Mapping[int, FrozenTrial]) -> bool:
+    """Whether a trial runs the configuration of an earlier one of the `trials`, which are all by number, on the same
+    seed again, to its end (`fedtune.decisions.initial_design`)."""
     first = first_of(trial)
     return first is not None and trials[first].user_attrs.get("seed") == trial.user_attrs.get("seed")
 

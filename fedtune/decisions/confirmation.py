@@ -55,27 +55,49 @@ def confirms(trial: FrozenTrial) -> bool:
     return bool(trial.user_attrs.get(run_folder.CONFIRMS))
 
 
-def explores(trials: Sequence[FrozenTrial], experiment: Experiment) -> bool:
-    """Whether the budget before the confirmation reaches for one more whole federation."""
+def explores(trials: Sequence[FrozenTrial], experiment: Experiment, confirming: int) -> bool:
+    """Whether the budget before the confirmation reaches for one more whole federation. confirming: how many of the
+    trials belong to a confirmation."""
+    if not experiment.races:
+        return has_budget(trials, experiment, experiment.confirm - confirming)
     return has_budget([trial for trial in trials if not confirms(trial)], experiment, experiment.confirm)
 
 
-def next_confirmed(begun: Sequence[FrozenTrial], sign: float) -> int | None:
-    """The trial whose configuration gets the next further seed of a confirmation; None where no configuration can be
-    told from any other. begun: all trials, of which those before this confirmation have ended. sign: 1 where more is
-    better, -1 where less is."""
-    known = before(begun)
+class Rivals:
+    """The configurations that a confirmation is about, by the trials before it."""
+
+    def __init__(self, sign: float) -> None:
+        """sign: 1 where more is better, -1 where less is."""
+        self._sign = sign
+        self._known: list[FrozenTrial] = []
+        self._numbers: list[int] | None = None
+
+    def add(self, trial: FrozenTrial) -> None:
+        self._known.append(trial)
+        self._numbers = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """The trials whose configurations take turns; none where no configuration can be told from any other."""
+        if self._numbers is None:
+            self._numbers = rivals(self._known, self._sign)
+        return self._numbers
+
+
+def rivals(known: Sequence[FrozenTrial], sign: float) -> list[int]:
+    """The trials whose configurations take turns in a confirmation after the `known` ones; none where no configuration
+    can be told from any other. sign: 1 where more is better, -1 where less is."""
     found = standing(known, sign)
     if found is None:
-        return None
+        return []
     best, *others = found.ranking
-    rivals = [best, *(i for i in others if found.belief.better(i, best) > RISK)][:MOST]
+    chosen = [best, *(i for i in others if found.belief.better(i, best) > RISK)][:MOST]
     paper = next((trial.number for trial in known if origin(trial) == run_folder.PAPER), None)
     place = None if paper is None else found.place.get(paper)
     places = [i for i in others if i == place and found.belief.better(i, best) > GAIN_RISK]
-    if not set(places) <= set(rivals):
-        rivals = [*rivals[: MOST - 1], *places]
-    return found.numbers[rivals[(len(begun) - len(known)) % len(rivals)]]
+    if not set(places) <= set(chosen):
+        chosen = [*chosen[: MOST - 1], *places]
+    return [found.numbers[i] for i in chosen]
 
 
 def late(seconds: float) -> float:

@@ -19,11 +19,16 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from fedtune.options import Scheduler
+from fedtune.record.journal import curve
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 Vector = tuple[float, ...]
 #: Measured values by round.
@@ -45,6 +50,12 @@ class LearningCurve:
     rounds: int
     curve: Curve
     _at: dict[int, Vector | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, trial: FrozenTrial, signs: Sequence[int]) -> LearningCurve:
+        """What the study has of a trial that has ended, turned so that larger is better. signs: by metric."""
+        found = {r: tuple(s * v for s, v in zip(signs, at, strict=True)) for r, at in curve(trial).items()}
+        return cls(int(trial.user_attrs.get("rounds", 0)), found)
 
     def at(self, rung: int) -> Vector | None:
         """The last value up to a rung that it reached, if it is finite."""
@@ -122,13 +133,18 @@ class Halving:
     def of(cls, reduction: int, others: Mapping[int, Sequence[Vector]]) -> Halving:
         """others: by rung, what earlier trials had there. Of one metric only the value is kept by which it is decided:
         every trial has a rule, and of thousands of trials it would hold thousands of values."""
+        return cls.of_sorted(reduction, {rung: sorted(values) for rung, values in others.items()})
+
+    @classmethod
+    def of_sorted(cls, reduction: int, others: Mapping[int, Sequence[Vector]]) -> Halving:
+        """The same of values that are in order, the least first."""
         kept: dict[int, tuple[int, Sequence[Vector]]] = {}
         for rung, values in others.items():
             least = math.ceil((len(values) + 1) / reduction)
             if values and len(values[0]) == 1:
-                kept[rung] = 1, [sorted(values, reverse=True)[least - 1]]
+                kept[rung] = 1, [values[-least]]
             elif values:
-                kept[rung] = least, values
+                kept[rung] = least, [*values]
         return cls(kept)
 
     def stops(self, round_: int, curve: Curve) -> bool:
@@ -156,17 +172,40 @@ class Median:
         return round_ in self.medians
 
 
-def rule(name: str, histories: Sequence[LearningCurve], *, rounds: int, grace: int, reduction: int) -> Rule:
-    """The rule of scheduler `name` for the next trial, given the `histories` it may look at.
+class Earlier:
+    """What earlier trials had in the rounds in which a scheduler compares, each round's values in order."""
 
-    rounds: planned for the trial; grace: no trial is stopped before it."""
-    if name == "asha":
-        return Halving.of(reduction, {rung: _reached(histories, rung) for rung in rungs(rounds, grace, reduction)})
-    if name == "median":
-        return Median(_medians(histories, rounds, grace))
-    if name == "none":
-        return Never()
-    raise ValueError(f"scheduler {name!r}")
+    def __init__(self, scheduler: str, *, rounds: int, grace: int, reduction: int) -> None:
+        """rounds: planned for a trial; grace: no trial is stopped before it."""
+        if scheduler not in SCHEDULERS:
+            raise ValueError(f"scheduler {scheduler!r}")
+        self._scheduler, self._reduction = scheduler, reduction
+        compared: Sequence[int] = rungs(rounds, grace, reduction) if scheduler == "asha" else ()
+        compared = range(grace, rounds) if scheduler == "median" else compared
+        self._values: dict[int, list[Vector]] = {round_: [] for round_ in compared}
+
+    def add(self, history: LearningCurve) -> None:
+        for round_, values in self._values.items():
+            if (value := self._at(history, round_)) is not None:
+                insort(values, value)
+
+    def remove(self, history: LearningCurve) -> None:
+        """Takes out one that was added."""
+        for round_, values in self._values.items():
+            if (value := self._at(history, round_)) is not None:
+                del values[bisect_left(values, value)]
+
+    def rule(self) -> Rule:
+        """The scheduler's rule for the next trial."""
+        if self._scheduler == "none":
+            return Never()
+        if self._scheduler == "asha":
+            return Halving.of_sorted(self._reduction, self._values)
+        enough = {round_: values for round_, values in self._values.items() if len(values) >= MEDIAN_TRIALS}
+        return Median({round_: _middle(values) for round_, values in enough.items()})
+
+    def _at(self, history: LearningCurve, round_: int) -> Vector | None:
+        return history.at(round_) if self._scheduler == "asha" else _mean(history, round_)
 
 
 def rungs(rounds: int, grace: int, reduction: int) -> list[int]:
@@ -212,18 +251,12 @@ def ahead(own: Vector, others: Sequence[Vector]) -> int:
         rest = [v for v in rest if v not in front]
 
 
-def _reached(histories: Sequence[LearningCurve], rung: int) -> list[Vector]:
-    return [value for h in histories if (value := h.at(rung)) is not None]
+def _mean(history: LearningCurve, round_: int) -> Vector | None:
+    """The mean of a trial's values up to a round that it reached, those that are finite."""
+    values = [v[0] for r, v in history.curve.items() if r <= round_ and math.isfinite(v[0])]
+    return (statistics.fmean(values),) if history.rounds >= round_ and values else None
 
 
-def _medians(histories: Sequence[LearningCurve], rounds: int, grace: int) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for round_ in range(grace, rounds):
-        means = []
-        for h in histories:
-            values = [v[0] for r, v in h.curve.items() if r <= round_ and math.isfinite(v[0])]
-            if h.rounds >= round_ and values:
-                means.append(statistics.fmean(values))
-        if len(means) >= MEDIAN_TRIALS:
-            found[round_] = statistics.median(means)
-    return found
+def _middle(values: Sequence[Vector]) -> float:
+    """The median of values that are in order."""
+    return (values[(len(values) - 1) // 2][0] + values[len(values) // 2][0]) / 2

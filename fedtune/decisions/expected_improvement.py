@@ -32,10 +32,10 @@ that any other trial had last: that of which nothing is known would promise much
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from bisect import insort
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from analysis.estimate import configuration, standing
 from analysis.estimate.posterior import Floats, on_one_thread
 from analysis.estimate.winner import MOST, missed_target
+from fedtune.decisions.conditions import without
 from fedtune.decisions.optuna_samplers import EI
 from fedtune.decisions.race import gain
 from fedtune.decisions.sampling import generator, spread, uniform
@@ -99,28 +100,135 @@ def note(sampler: str, search: Mapping[str, Dimension]) -> str | None:
     return f"The space marks the cost of {named}; costs are not compared by the sampler {sampler}, only by {EI}."
 
 
+class Tried(Container[Mapping[str, Any]]):
+    """The configurations that a search has had, as values by name."""
+
+    def __init__(self, conditions: Collection[str] = ()) -> None:
+        """conditions: names of parameters that are no part of a configuration."""
+        self._conditions = conditions
+        self._keys: set[object] = set()
+
+    @classmethod
+    def of(cls, trials: Iterable[FrozenTrial], conditions: Collection[str] = ()) -> Tried:
+        """Those of these trials."""
+        found = cls(conditions)
+        for trial in trials:
+            found.add(trial)
+        return found
+
+    def add(self, trial: FrozenTrial) -> None:
+        self._keys.add(_key(without(trial, self._conditions).params))
+
+    def __contains__(self, params: object) -> bool:
+        return isinstance(params, Mapping) and _key(params) in self._keys
+
+
+class _Ranked(NamedTuple):
+    """A trial as the model may be told of it: complete ones come first, then larger values, then earlier trials."""
+
+    stopped: bool
+    #: Its value with its sign turned so that less is better.
+    loss: float
+    number: int
+    #: How many were counted before it.
+    place: int
+    trial: FrozenTrial
+    #: Whether its value is the worst one instead of its own.
+    bad: bool
+
+
+class Told:
+    """The trials as the model is to see them: those of bad configurations as complete ones with the worst value; of
+    more than it reads, half the best and half evenly from among all others, so that it knows of poor regions too."""
+
+    def __init__(self, sign: float, conditions: Collection[str] = ()) -> None:
+        """sign: 1 where more is better, -1 where less is. conditions: names of parameters that are no part of a
+        configuration."""
+        self.sign, self._conditions = sign, conditions
+        #: How many trials were counted, how many of them ran to their end, and of these how many to their target.
+        self.count = self.complete = self.whole = 0
+        self._ranked: list[_Ranked] = []
+        #: Of every configuration whether it is bad, and the largest loss of one that is not.
+        self._bad: dict[object, bool] = {}
+        self._worst: float | None = None
+
+    @classmethod
+    def of(cls, trials: Iterable[FrozenTrial], sign: float) -> Told:
+        """What the model is told of these trials."""
+        found = cls(sign)
+        for trial in trials:
+            found.add(trial)
+        return found
+
+    def add(self, trial: FrozenTrial) -> None:
+        trial = without(trial, self._conditions)
+        key, value, complete = configuration(trial), _last(trial), trial.state.name == "COMPLETE"
+        before = self._bad.get(key)
+        bad = self._bad[key] = value is None or bool(before)
+        loss = self._worst_loss if value is None or bad else -self.sign * value
+        one = _Ranked(not bad and not complete, loss, trial.number, self.count, trial, bad)
+        self.count += 1
+        self.complete += complete
+        self.whole += _whole(trial)
+        insort(self._ranked, one)
+        if before is False and bad or not bad and self._is_worst(loss) and any(self._bad.values()):
+            self._rank()
+        elif not bad and self._is_worst(loss):
+            self._worst = loss
+
+    def trials(self) -> list[FrozenTrial]:
+        """Those that the model is told of, `MOST` at most."""
+        half, rest = MOST // 2, len(self._ranked) - MOST // 2
+        if self.count <= MOST:
+            return [self._told(one) for one in sorted(self._ranked, key=lambda one: (one.number, one.place))]
+        others = [self._ranked[half + i * rest // (MOST - half)] for i in range(MOST - half)]
+        return [*map(self._told, (*self._ranked[:half], *others))]
+
+    @property
+    def _worst_loss(self) -> float:
+        return 0.0 if self._worst is None else self._worst
+
+    def _is_worst(self, loss: float) -> bool:
+        return self._worst is None or loss > self._worst
+
+    def _rank(self) -> None:
+        """Ranks all anew, as a configuration has turned out to be bad, or another value is the worst one."""
+        ranked = [one._replace(bad=self._bad[configuration(one.trial)]) for one in self._ranked]
+        self._worst = max((one.loss for one in ranked if not one.bad), default=None)
+        worst = self._worst_loss
+        self._ranked = sorted(one._replace(stopped=False, loss=worst) if one.bad else one for one in ranked)
+
+    def _told(self, one: _Ranked) -> FrozenTrial:
+        from optuna.trial import create_trial
+
+        trial = one.trial
+        if not one.bad:
+            return trial
+        worst, kinds = -self.sign * one.loss, trial.distributions
+        found = create_trial(value=worst, params=trial.params, distributions=kinds, user_attrs=trial.user_attrs)
+        found.number = trial.number
+        return found
+
+
 def proposed(
     space: Space,
-    known: Sequence[FrozenTrial],
-    had: Iterable[Mapping[str, Any]],
-    sign: float,
+    told: Told,
+    had: Container[Mapping[str, Any]],
     seed: int,
     number: int,
     running: Sequence[FrozenTrial] = (),
     most: int = 1,
 ) -> list[FrozenTrial]:
-    """Trial `number` of a search with this `seed`, after the `known` trials, which have ended, while others are
-    `running`, and those after it as far as they are proposed at once, at `most` so many. had: values by name of all
-    trials before it.
-
-    sign: 1 where more is better, -1 where less is."""
+    """Trial `number` of a search with this `seed`, after the trials that have ended, of which the model is `told`,
+    while others are `running`, and those after it as far as they are proposed at once, at `most` so many. had: values
+    by name of all trials before it."""
     from optuna.trial import TrialState, create_trial
 
     count = max(1, min(most, len(running) // BESIDE))
-    compared = len(known) >= max(FEWEST, count) and _two_are_whole(known)
+    compared = told.count >= max(FEWEST, count) and told.whole >= 2
     drawn = (CANDIDATES if count == 1 else JOINT) if compared else 1
-    draws = _drawn(space, seed, number, {_key(tuple(params.items())) for params in had}, drawn)
-    chosen = best(draws, known, sign, space, running, count) if compared else draws[:1]
+    draws = _drawn(space, seed, number, had, drawn)
+    chosen = best(draws, told, space, running, count) if compared else draws[:1]
     kinds = space.distributions()
     return [
         create_trial(state=TrialState.RUNNING, params=dict(one), distributions={name: kinds[name] for name in one})
@@ -128,12 +236,9 @@ def proposed(
     ]
 
 
-def _two_are_whole(known: Sequence[FrozenTrial]) -> bool:
-    """Whether there is something to compare. (From then on those that failed count as such, too.)"""
-    return sum(1 for _ in itertools.islice(filter(_whole, known), 2)) == 2
-
-
-def _drawn(space: Space, seed: int, number: int, had: Set[object], count: int = CANDIDATES) -> list[dict[str, Value]]:
+def _drawn(
+    space: Space, seed: int, number: int, had: Container[Mapping[str, Any]], count: int = CANDIDATES
+) -> list[dict[str, Value]]:
     """Values by name: `count` that are to be compared, without those that were `had` if others are found."""
     rng = generator(seed, number, "candidates")
     others = (uniform(space, rng) for _ in range(TRIES - 1))
@@ -141,36 +246,33 @@ def _drawn(space: Space, seed: int, number: int, had: Set[object], count: int = 
     old: list[dict[str, Value]] = []
     for values in itertools.chain([spread(space, seed, number)], others):
         params = space.params(values)
-        (old if _key(tuple(params.items())) in had else new).append(params)
+        (old if params in had else new).append(params)
         if len(new) == count:
             break
     return new or old[:count]
 
 
-@functools.lru_cache(1 << 16)  # of every trial it is asked for every proposal
-def _key(params: tuple[tuple[str, Any], ...]) -> object:
-    """What pairs of a name and a value have in common with equal ones: samplers write a number between steps in
-    different ways."""
-    rounded = [(name, float(f"{value:.12g}") if isinstance(value, float) else value) for name, value in params]
+def _key(params: Mapping[str, Any]) -> object:
+    """What values by name have in common with equal ones: samplers write a number between steps in different ways."""
+    rounded = [(name, float(f"{value:.12g}") if isinstance(value, float) else value) for name, value in params.items()]
     return tuple(sorted(rounded))
 
 
 @on_one_thread
 def best(
     draws: Sequence[Mapping[str, Any]],
-    known: Sequence[FrozenTrial],
-    sign: float,
+    told: Told,
     space: Space,
     running: Sequence[FrozenTrial] = (),
     count: int = 1,
 ) -> list[Mapping[str, Any]]:
-    """Of the `draws`, values by name, the one that promises most per cost after the `known` trials, beside the
-    `running` ones; then the one that promises most beside it as well, up to `count` of them."""
-    if not _two_are_whole(known):
+    """Of the `draws`, values by name, the one that promises most per cost after the trials that the model is `told` of,
+    beside the `running` ones; then the one that promises most beside it as well, up to `count` of them."""
+    if told.whole < 2:
         return [draws[0]]
     kinds = space.distributions()
     asked = [(params, {name: kinds[name] for name in params}) for params in draws]
-    found = standing(_told(known, sign), sign, candidates=asked, running=running, jointly=count > 1)
+    found = standing(told.trials(), told.sign, candidates=asked, running=running, jointly=count > 1)
     if found is None:  # the same federation twice
         return [draws[0]]
     costs = [cost.of_a_round(space.search, params) for params in draws]
@@ -200,30 +302,6 @@ def _worth(apart: Floats, variance: Floats, alike: NDArray[np.bool_], costs: Seq
     if not alike.all():
         gains = [-1.0 if same else one for same, one in zip(alike, gains, strict=True)]
     return np.array([one / price for one, price in zip(gains, costs, strict=True)])
-
-
-def _told(known: Sequence[FrozenTrial], sign: float) -> list[FrozenTrial]:
-    """The trials as the model is to see them: those of bad configurations as complete ones with the worst value; of
-    more than it reads, half the best and half evenly from among all others, so that it knows of poor regions too."""
-    from optuna.trial import TrialState, create_trial
-
-    own = [_last(trial) for trial in known]
-    bad = {configuration(trial) for trial, value in zip(known, own, strict=True) if value is None}
-    last = [None if bad and configuration(trial) in bad else one for trial, one in zip(known, own, strict=True)]
-    worst = sign * min((sign * value for value in last if value is not None), default=0.0)
-    told = []
-    for trial, value in zip(known, last, strict=True):
-        if value is None:
-            number, kinds = trial.number, trial.distributions
-            trial = create_trial(value=worst, params=trial.params, distributions=kinds, user_attrs=trial.user_attrs)
-            trial.number = number
-        stopped, high = trial.state != TrialState.COMPLETE, sign * (worst if value is None else value)
-        told.append((stopped, -high, trial.number, trial))
-    if len(told) > MOST:
-        half, told = MOST // 2, sorted(told)
-        others = told[half:]
-        told = told[:half] + [others[i * len(others) // (MOST - half)] for i in range(MOST - half)]
-    return [trial for *_, trial in told]
 
 
 def _whole(trial: FrozenTrial) -> bool:

@@ -13,8 +13,7 @@ was interrupted goes on from exactly what it had.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -26,8 +25,7 @@ from fedtune.decisions.conditions import Crossed
 from fedtune.decisions.early_stopping import LearningCurve
 from fedtune.decisions.known_points import KnownPoints
 from fedtune.decisions.optuna_samplers import SAMPLERS
-from fedtune.decisions.race import FurtherSeeds
-from fedtune.record.journal import curve
+from fedtune.decisions.seen import Kept, Seen
 from search_spaces import run_folder
 
 if TYPE_CHECKING:
@@ -103,22 +101,20 @@ class History:
     #: Whether the time of a search that confirms is so far over that it is to begin with that.
     late: bool = False
     #: By run, what was proposed at once and ahead. A decision may put it here: nothing else of a history is changed,
-    #: except for what is kept of trials, by run or by run and number there, as computing it again takes long.
+    #: except for what is kept of trials, by run and number there or as `seen.py` says, as it takes long to find again.
     ahead: dict[int, Ahead] = field(default_factory=dict)
     curves: dict[tuple[int, int], LearningCurve] = field(default_factory=dict)
-    further: dict[int, FurtherSeeds] = field(default_factory=lambda: defaultdict(FurtherSeeds))
+    kept: Kept = field(default_factory=Kept)
 
     def of(self, part: int) -> list[FrozenTrial]:
         """The trials of a run."""
         return list(self.trials[part].values())
 
     def curve(self, part: int, trial: FrozenTrial) -> LearningCurve:
-        """What stop rules read of a trial of a run that has ended, turned so that larger is better."""
+        """What stop rules read of a trial of a run that has ended."""
         key = part, trial.number
         if key not in self.curves:
-            signs = self.parts[part].experiment.signs
-            found = {r: tuple(s * v for s, v in zip(signs, at, strict=True)) for r, at in curve(trial).items()}
-            self.curves[key] = LearningCurve(int(trial.user_attrs.get("rounds", 0)), found)
+            self.curves[key] = LearningCurve.of(trial, self.parts[part].experiment.signs)
         return self.curves[key]
 
     def trial(self, number: int) -> FrozenTrial:
@@ -129,31 +125,45 @@ class History:
     @property
     def ended(self) -> bool:
         """Whether no trial runs."""
-        return all(trial.state.is_finished() for trials in self.trials for trial in trials.values())
+        return not any(self.running(part) for part in range(len(self.parts)))
 
-    def seen(self, part: int, number: int) -> list[tuple[int, FrozenTrial]] | None:
-        """What trial `number` of a run may look at, which may be one that is still to be begun: trials with the places
-        of their runs. None while one of them still runs."""
+    def running(self, part: int) -> list[int]:
+        """The places of the trials that run, in the order that `seen` has them in."""
+        line, begun = (part, self.trials[part]) if self.allocation is None else (None, self.order)
+        return self.kept.running(line, self._at(part), len(begun))
+
+    def first(self, part: int, count: int) -> Seen:
+        """So many trials of a run, the first ones."""
+        return Seen(self._at(part), count)
+
+    def seen(self, part: int, number: int) -> Seen | None:
+        """What trial `number` of a run may look at, which may be one that is still to be begun: trials of this run, or
+        of all where these share a budget. None while one of them still runs."""
         e, before = self.parts[part].experiment, self._before(part, number)
         if e.order == run_folder.ARRIVAL:
-            unseen = set(self.unseen(part, number))
-            before = [at for place, at in enumerate(before) if place not in unseen]
+            found = Seen(self._at(part), before, frozenset(self.unseen(part, number)))
         else:
-            before = before[: e.seen(len(before))]
-        found = [(place, self.trials[place][own]) for place, own in before]
-        return found if all(trial.state.is_finished() for _, trial in found) else None
+            found = Seen(self._at(part), e.seen(before))
+        return None if any(place in found for place in self.running(part)) else found
+
+    def by_run(self, seen: Seen) -> list[tuple[int, FrozenTrial]]:
+        """Of runs that share a budget the trials that a decision sees, with the places of their runs."""
+        return [(self.order[place][0], self.trial(place)) for place in seen]
 
     def unseen(self, part: int, number: int) -> list[int]:
         """Where trials go by arrival: of those before trial `number`, the places of the ones that ran when it was
         proposed, or run now where it is still to be begun."""
         if number in self.trials[part]:
             return list(self.trials[part][number].user_attrs.get(run_folder.BESIDE, ()))
-        before = enumerate(self._before(part, number))
-        return [place for place, (of, own) in before if not self.trials[of][own].state.is_finished()]
+        return self.running(part) if self._before(part, number) else []
 
-    def _before(self, part: int, number: int) -> list[tuple[int, int]]:
-        """The trials before it that it could look at, by run and number there."""
+    def _at(self, part: int) -> Callable[[int], FrozenTrial]:
+        """The trial of a place."""
+        return self.trial if self.allocation is not None else self.trials[part].__getitem__
+
+    def _before(self, part: int, number: int) -> int:
+        """How many trials before it there are that it could look at."""
         trials = self.trials[part]
         if self.allocation is not None:
-            return self.order[: int(trials[number].user_attrs[run_folder.PLACE])] if number in trials else [*self.order]
-        return [(part, own) for own in range(number)] if self.parts[part].experiment.looks_back else []
+            return int(trials[number].user_attrs[run_folder.PLACE]) if number in trials else len(self.order)
+        return number if self.parts[part].experiment.looks_back else 0

@@ -18,18 +18,19 @@ of its own, and other samplers were not measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analysis.runs.race import first_of, is_repeated
 from analysis.runs.trials import origin
-from fedtune.decisions.early_stopping import Curve, rungs
+from fedtune.decisions.early_stopping import Curve, Earlier, LearningCurve, Rule, rungs
 from search_spaces import run_folder
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from fedtune.decisions.history import Part
     from fedtune.record.experiment import Experiment
 
 #: So many trials at most, one of so many that the search has, and the rounds of so many federations.
@@ -72,14 +73,16 @@ class First:
         return round_ >= self.last
 
 
-def going_on(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], experiment: Experiment) -> int | None:
+def going_on(
+    begun: Sequence[FrozenTrial], known: Container[int], experiment: Experiment, gone: Sequence[int]
+) -> int | None:
     """The trial of the design whose configuration runs to its end next; None where none does, or not yet.
 
-    begun: all trials of the search; known: those that have ended and that the next one may look at."""
+    begun: all trials of the search; known: the numbers of those that have ended and that the next one may look at;
+    gone: those whose configurations went on."""
     e = experiment
     design = {trial.number: trial for trial in begun[: e.initial]}
-    ended = {trial.number for trial in known}
-    if not design or len(design) < e.initial or not design.keys() <= ended:
+    if not design or len(design) < e.initial or not all(number in known for number in design):
         return None
     values = {
         number: e.signs[0] * trial.intermediate_values[max(trial.intermediate_values)]
@@ -87,7 +90,6 @@ def going_on(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], experim
         if trial.state.name == "PRUNED" and trial.intermediate_values
     }
     able = [number for number, value in values.items() if math.isfinite(value)]
-    gone = [first_of(trial) for trial in begun if is_repeated(trial, begun)]
     if not gone:
         return min(able, key=lambda number: (-values[number], number), default=None)
     if len(begun) < min(MEASURED, e.trials - e.confirm - 1):
@@ -96,11 +98,37 @@ def going_on(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], experim
     return next(papers, None)
 
 
-def once(known: Sequence[FrozenTrial], begun: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Of the `known` trials every configuration on its first seed: the trial of the design, or the one by which it ran
-    to its end. begun: all trials of the search."""
-    again = {first_of(trial): trial for trial in known if is_repeated(trial, begun)}
-    return [again.get(trial.number, trial) for trial in known if first_of(trial) is None]
+class FirstSeeds:
+    """Every configuration once, on its first seed, as later trials are compared with it: the trial of the design, or
+    the one by which it ran to its end; by the condition that it ran under."""
+
+    def __init__(self, part: Part, trials: Mapping[int, FrozenTrial]) -> None:
+        """trials: all of the run, by number."""
+        self._part, self._trials = part, trials
+        self._under: dict[object, Earlier] = {}
+
+    def add(self, trial: FrozenTrial) -> None:
+        first = first_of(trial)
+        if first is not None:
+            if not is_repeated(trial, self._trials):
+                return
+            # What a decision sees of a configuration that went on holds the trial of the design, too.
+            self._earlier(trial).remove(self._curve(self._trials[first]))
+        self._earlier(trial).add(self._curve(trial))
+
+    def rule(self, trial: FrozenTrial) -> Rule:
+        """The rule by which a trial is stopped."""
+        return self._earlier(trial).rule()
+
+    def _earlier(self, trial: FrozenTrial) -> Earlier:
+        e, condition = self._part.experiment, tuple(sorted(self._part.space.condition_of(trial.params).items()))
+        if condition not in self._under:
+            rounds, grace, reduction = e.rounds, e.grace, e.reduction_factor
+            self._under[condition] = Earlier(e.scheduler, rounds=rounds, grace=grace, reduction=reduction)
+        return self._under[condition]
+
+    def _curve(self, trial: FrozenTrial) -> LearningCurve:
+        return LearningCurve.of(trial, self._part.experiment.signs)
 
 
 def compared(known: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:

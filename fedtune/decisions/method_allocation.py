@@ -83,17 +83,17 @@ def propose(history: History, allocation: Allocation) -> Next | Answer:
     if seen is None:
         return WAIT
     names = [part.experiment.method for part in history.parts]
-    places = [int(trial.user_attrs[run_folder.PLACE]) for _, trial in seen]
-    merged_trials = [merged(names, part, place, trial) for place, (part, trial) in zip(places, seen, strict=True)]
-    later = [part for place, (part, _) in enumerate(history.order) if place not in set(places)]
+    known = history.by_run(seen)
+    merged_trials = [merged(names, part, place, trial) for place, (part, trial) in zip(seen, known, strict=True)]
+    later = [part for place, (part, _) in enumerate(history.order) if place not in seen]
     for place in order(allocation, merged_trials, later):
         if allocation.clock is not None:
-            found = _trial_of(history, place, seen, number)
+            found = _trial_of(history, place, known, number)
             if number == 0 or _fits(history, allocation, allocation.clock, found):
                 return found
             continue
         if _spent_of_budget(history, allocation) + allocation.whole(place) <= allocation.budget * (1 + 1e-9):
-            return _trial_of(history, place, seen, number)
+            return _trial_of(history, place, known, number)
         if not history.ended:
             return WAIT  # what these leave may yet be enough for this one
     return DONE

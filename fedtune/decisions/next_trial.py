@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from fedtune.decisions import expected_improvement, initial_design, own_sampler, race
 from fedtune.decisions.conditions import merged, without
-from fedtune.decisions.expected_improvement import Ahead
+from fedtune.decisions.expected_improvement import Ahead, Told, Tried
 from fedtune.decisions.history import History, Next, Part
 from fedtune.decisions.known_points import Point
 from fedtune.decisions.optuna_samplers import ASK_WHAT_RUNS, EI, ask, make_sampler, seen_by_sampler
 from fedtune.decisions.sampling import generator
+from fedtune.decisions.seen import Seen
 from fedtune.record.experiment import BLIND_SAMPLERS
 from search_spaces import run_folder
 
@@ -42,24 +43,26 @@ def next_trial(history: History, place: int, proposed: FrozenTrial, attributes: 
 
 
 def proposed_configuration(
-    history: History, place: int, known: Sequence[FrozenTrial], point: Point | None
+    history: History, place: int, seen: Seen, point: Point | None
 ) -> tuple[FrozenTrial, Mapping[str, Any]]:
-    """As `configuration`, in a run that shares its budget with no other: there `ei` may propose ahead."""
+    """As `configuration`, in a run that shares its budget with no other. There `ei` is told what was kept of trials,
+    and may propose ahead."""
     part = history.parts[place]
-    if point is None and _is_ahead(part):
-        return _ahead(history, place, known)
-    return configuration(part, history.of(place), known, point)
+    if point is not None or part.experiment.sampler != EI:
+        return configuration(part, history.of(place), seen.trials(), point)
+    if _is_ahead(part):
+        return _ahead(history, place, seen)
+    return _by_kept(history, place, seen, 1)[0], {}
 
 
-def _ahead(history: History, place: int, known: Sequence[FrozenTrial]) -> tuple[FrozenTrial, Mapping[str, Any]]:
+def _ahead(history: History, place: int, seen: Seen) -> tuple[FrozenTrial, Mapping[str, Any]]:
     """The configuration of the next trial of a run by the sampler `ei`, and what is recorded of it. Where many trials
     run it was proposed together with others (`expected_improvement`), of which the rest waits in the history."""
-    part, begun = history.parts[place], history.of(place)
-    number = len(begun)
+    part, number = history.parts[place], len(history.trials[place])
     found = history.ahead[place].of(number) if place in history.ahead else None
     if found is None:
-        beside = [trial.number for trial in others(begun, known)]
-        together = _by_ei(part, begun, known, part.experiment.trials - number)
+        beside = [trial.number for trial in seen.rest(number)]
+        together = _by_kept(history, place, seen, part.experiment.trials - number)
         history.ahead[place] = Ahead(number, beside, together)
         found = together[0], beside
     trial, beside = found
@@ -73,15 +76,32 @@ def _is_ahead(part: Part) -> bool:
     return e.sampler == EI and e.order == run_folder.ARRIVAL and not e.races and not part.crossed.several
 
 
-def _by_ei(part: Part, begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], most: int) -> list[FrozenTrial]:
-    """What `ei` proposes after the trials that have `begun`, of which the `known` ones have ended."""
-    e, conditions = part.experiment, part.space.vary.keys()
-    had = [without(trial, conditions).params for trial in begun]
+def _by_kept(history: History, place: int, seen: Seen, most: int) -> list[FrozenTrial]:
+    """What `ei` proposes next, `most` trials at most, after those that a decision sees; each is counted once."""
+    part, begun = history.parts[place], history.first(place, len(history.trials[place]))
+    sign, conditions = part.experiment.signs[0], part.space.vary.keys()
+    had = history.kept.tally(place, begun, Tried, conditions)
+    told = history.kept.tally(place, seen, Told, sign, conditions)
+    if part.crossed.several or part.experiment.initial and told.complete < 2:
+        told = _told(part, seen.trials())
+    return _by_ei(part, told, had, begun.end, seen.rest(begun.end), most)
+
+
+def _by_ei(
+    part: Part, told: Told, had: Tried, number: int, running: Sequence[FrozenTrial], most: int
+) -> list[FrozenTrial]:
+    """What `ei` proposes as trial `number` of a run and those after it, `most` at most."""
+    conditions = part.space.vary.keys()
+    beside = [without(trial, conditions) for trial in running]
+    return expected_improvement.proposed(part.space, told, had, part.experiment.seed, number, beside, most)
+
+
+def _told(part: Part, known: Sequence[FrozenTrial]) -> Told:
+    """What `ei` is told of the trials that it may look at."""
     seen = _configurations(part, known)
-    if e.initial:
+    if part.experiment.initial:
         seen = [*initial_design.compared(seen)]
-    running = [without(trial, conditions) for trial in others(begun, known)]
-    return expected_improvement.proposed(part.space, seen, had, e.signs[0], e.seed, len(begun), running, most)
+    return Told.of(seen, part.experiment.signs[0])
 
 
 def configuration(
@@ -98,7 +118,8 @@ def configuration(
         found = ask(make_sampler(name, e.seed, number), e.metric, seen, part.space, point.values)
         return found, {"from": point.origin} if point.origin else {}
     if e.sampler == EI:
-        return _by_ei(part, begun, known, 1)[0], {}
+        had = Tried.of(begun, part.space.vary.keys())
+        return _by_ei(part, _told(part, known), had, number, others(begun, known), 1)[0], {}
     if part.sampler is not None:
         rng = generator(e.seed, number, "own sampler")
         seen, running = _configurations(part, known), unknown(part, begun, known)

@@ -142,7 +142,7 @@ def forecast(history: History, running: Iterable[int]) -> Forecast | None:
     prices: dict[int, Prices | None] = {}
     for place, part in enumerate(history.parts):
         own = history.trials[place]
-        last = (own[number] for number in reversed(list(own)) if number >= part.experiment.taken)
+        last = (own[number] for number in range(len(own) - 1, part.experiment.taken - 1, -1))
         ended = list(islice((trial for trial in last if trial.state.is_finished()), LAST))
         prices[place] = learnt(part.space, ended)
         for trial in ended:

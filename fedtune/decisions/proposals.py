@@ -14,14 +14,13 @@ one of which fewest trials have begun is next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from analysis.estimate import configuration as configuration_of
-from fedtune.decisions import confirmation, early_stopping, initial_design, method_allocation, race
+from fedtune.decisions import confirmation, initial_design, method_allocation, race
 from fedtune.decisions.early_stopping import Later, Never, Rule
 from fedtune.decisions.history import DONE, WAIT, Answer, History, Next
-from fedtune.decisions.next_trial import next_trial, others, proposed_configuration
+from fedtune.decisions.next_trial import next_trial, proposed_configuration
 from fedtune.record.experiment import further_seed
 from search_spaces import run_folder
 
@@ -52,16 +51,16 @@ def _configuration(history: History, place: int) -> Next | Answer:
     seen = history.seen(place, number)
     if seen is None:
         return WAIT
-    if (again := initial_design.going_on(begun, _trials(seen), e)) is not None:
+    further = history.kept.tally(place, history.first(place, number), race.FurtherSeeds, history.trials[place])
+    if (again := initial_design.going_on(begun, seen, e, further.repeated)) is not None:
         return next_trial(history, place, begun[again], {run_folder.OF: again})
     first = part.crossed.first(number)
     origin: Mapping[str, Any]
     if first < number:  # under a further condition the configuration is that of the first one
         trial, origin = begun[first], {key: value for key, value in begun[first].user_attrs.items() if key == "from"}
     else:
-        new = number - history.further[place].among(begun)
-        point = part.points.of(part.crossed.place(new))
-        trial, origin = proposed_configuration(history, place, _trials(seen), point)
+        point = part.points.of(part.crossed.place(number - further.count))
+        trial, origin = proposed_configuration(history, place, seen, point)
     own = {"seed": e.seeds[number]} if e.kind == "run" else {}
     return next_trial(history, place, trial, {**own, **origin})
 
@@ -73,43 +72,39 @@ def _federation(history: History, place: int) -> Next | Answer:
     e, number = part.experiment, len(begun)
     if not race.has_budget(begun, e):
         return DONE if history.ended or not e.races else WAIT  # rounds that running trials are spared can be spent
-    if history.late and e.confirm or not confirmation.explores(begun, e):
-        if not all(trial.state.is_finished() for trial in confirmation.before(begun)):
+    everything = history.first(place, number)
+    further = history.kept.tally(place, everything, race.FurtherSeeds, history.trials[place], e.taken)
+    if history.late and e.confirm or not confirmation.explores(begun, e, further.confirming):
+        before = history.first(place, len(confirmation.before(begun)))
+        if any(other in before for other in history.running(place)):
             return WAIT
-        confirmed = confirmation.next_confirmed(begun, e.signs[0])
-        if confirmed is not None:
-            return _one_seed(history, place, begun[confirmed], {run_folder.CONFIRMS: True})
+        if rivals := history.kept.tally(place, before, confirmation.Rivals, e.signs[0]).numbers:
+            confirmed = begun[rivals[(number - before.end) % len(rivals)]]
+            return _one_seed(history, place, confirmed, {run_folder.CONFIRMS: True})
     seen = history.seen(place, number)
     if seen is None:
         return WAIT
-    known = _trials(seen)
-    if (again := initial_design.going_on(begun, known, e)) is not None:
+    if (again := initial_design.going_on(begun, seen, e, further.repeated)) is not None:
         return next_trial(history, place, begun[again], {run_folder.OF: again, "seed": begun[again].user_attrs["seed"]})
-    running = others(begun, known)
-    new = number - history.further[place].among(begun, e.taken)
+    new = number - further.count
     more, again = part.points.more(new), None
     if e.races and number >= e.taken:
+        known, running = seen.trials(), seen.rest(number)
         again = race.repeated(known, running, sign=e.signs[0], rounds=e.rounds, most=len(e.seeds), new=more)
     if again is not None:
         return _one_seed(history, place, begun[again], {})
     if not more:
         return DONE
-    return _one_seed(history, place, *proposed_configuration(history, place, known, part.points.of(new)))
+    return _one_seed(history, place, *proposed_configuration(history, place, seen, part.points.of(new)))
 
 
 def _one_seed(history: History, place: int, trial: FrozenTrial, attributes: Mapping[str, Any]) -> Next:
     """The trial of a configuration on its next seed: on the same one it would only give the same value again, whoever
     proposed it."""
-    key = configuration_of(trial)
-    same = [other for other in history.of(place) if configuration_of(other) == key]
-    seeds = {other.user_attrs["seed"] for other in same}
+    first, seeds = history.kept.tally(place, history.first(place, len(history.trials[place])), race.Seeds).of(trial)
     own: dict[str, Any] = {"seed": further_seed(history.parts[place].experiment.seeds, len(seeds))}
-    own |= {run_folder.OF: same[0].number} if same else {}
+    own |= {} if first is None else {run_folder.OF: first}
     return next_trial(history, place, trial, {**own, **attributes})
-
-
-def _trials(seen: Sequence[tuple[int, FrozenTrial]]) -> list[FrozenTrial]:
-    return [trial for _, trial in seen]
 
 
 # -- when a trial is stopped -------------------------------------------------------------------------------------------
@@ -123,20 +118,12 @@ def stop_rule(history: History, place: int, number: int) -> Rule:
     e, allocation = part.experiment, history.allocation
     if number < e.initial:
         return initial_design.First(initial_design.last_round(e.grace))
-    seen = history.seen(place, number) or []
+    seen = history.seen(place, number) or history.first(place, 0)
     if allocation is not None and number > 0:
-        curves = [(other, history.curve(other, one)) for other, one in seen]
+        curves = [(other, history.curve(other, one)) for other, one in history.by_run(seen)]
         return method_allocation.rule(allocation, place, curves, e.grace, e.reduction_factor)
     # A method is judged by its paper's values, so these always run to their end.
-    known = [] if allocation is not None else _trials(seen)
-    here = part.space.condition_of(trial.params)
-    once = initial_design.once(known, history.of(place))
-    alike = [one for one in once if part.space.condition_of(one.params) == here]
-    found: Rule = Never()
-    if e.scheduler != "none":
-        curves_alike = [history.curve(place, one) for one in alike]
-        found = early_stopping.rule(
-            e.scheduler, curves_alike, rounds=e.rounds, grace=e.grace, reduction=e.reduction_factor
-        )
+    known = seen if allocation is None else history.first(place, 0)
+    found = history.kept.tally(place, known, initial_design.FirstSeeds, part, history.trials[place]).rule(trial)
     before = trial.user_attrs.get(run_folder.WENT_ON)
     return Later(before, found) if isinstance(before, int) else found

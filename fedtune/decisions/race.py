@@ -34,7 +34,8 @@ import numpy as np
 
 from analysis.estimate import Standing, configuration, standing
 from analysis.estimate.winner import RISK
-from analysis.runs.race import first_of
+from analysis.runs.race import first_of, is_repeated
+from search_spaces import run_folder
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -53,16 +54,36 @@ def is_further(trial: FrozenTrial) -> bool:
 
 
 class FurtherSeeds:
-    """How many trials of a run that only grows are further seeds, in a time that does not grow with it."""
+    """Which trials of a run are further seeds, of all that have begun from number `since` on."""
+
+    def __init__(self, trials: Mapping[int, FrozenTrial], since: int = 0) -> None:
+        """trials: all of the run, by number."""
+        self._trials, self._since = trials, since
+        self.count = self.confirming = 0
+        #: The trials whose configurations ran to their end as another one (`initial_design`).
+        self.repeated: list[int] = []
+
+    def add(self, trial: FrozenTrial) -> None:
+        if trial.number < self._since or (first := first_of(trial)) is None:
+            return
+        self.count += 1
+        self.confirming += bool(trial.user_attrs.get(run_folder.CONFIRMS))
+        if is_repeated(trial, self._trials):
+            self.repeated.append(first)
+
+
+class Seeds:
+    """On which seeds every configuration has begun."""
 
     def __init__(self) -> None:
-        self._seen = self._found = 0
+        self._of: dict[object, tuple[int, set[int]]] = {}
 
-    def among(self, trials: Sequence[FrozenTrial], since: int = 0) -> int:
-        """Of all that have begun, from number `since` on, the same at every call."""
-        self._found += sum(map(is_further, trials[max(since, self._seen) :]))
-        self._seen = len(trials)
-        return self._found
+    def add(self, trial: FrozenTrial) -> None:
+        self._of.setdefault(configuration(trial), (trial.number, set()))[1].add(trial.user_attrs["seed"])
+
+    def of(self, trial: FrozenTrial) -> tuple[int | None, set[int]]:
+        """The number of the first trial of this one's configuration, and its seeds."""
+        return self._of.get(configuration(trial), (None, set()))
 
 
 def over_seeds(known: Sequence[FrozenTrial]) -> list[FrozenTrial]:

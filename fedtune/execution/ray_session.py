@@ -189,6 +189,8 @@ class TuneSession(UnsavedSearcher):
         found: list[str] = []
         with self.end.keeping_failures():
             found = self._shares.lost({n: (*self._live[n].values(),) for n in waiting}, self._held, self.end.lost.again)
+            for name in found:
+                del self._held[name]
             for number in (number for name in found for number in self._live.pop(name).values()):
                 self._shares.started(number)
                 self.queue.again(number, None)

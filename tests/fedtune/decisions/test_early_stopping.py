@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 
 from fedtune.decisions.early_stopping import (
+    Earlier,
     Halving,
     Later,
     LearningCurve,
     Median,
     Never,
+    Rule,
     ahead,
     default_grace,
     dominates,
-    rule,
     rungs,
     value_at,
 )
+
+
+def rule(scheduler: str, histories: Iterable[LearningCurve], **given: int) -> Rule:
+    found = Earlier(scheduler, **given)
+    for history in histories:
+        found.add(history)
+    return found.rule()
 
 
 def test_rungs_are_powers_in_the_first_two_thirds_of_the_planned_rounds() -> None:
@@ -191,3 +200,19 @@ def test_it_is_known_beforehand_where_a_trial_may_end() -> None:
         (Never(), []),
     ):
         assert [t for t in range(1, 12) if made.may_stop(t)] == where
+
+
+@pytest.mark.parametrize("scheduler", ["asha", "median"])
+def test_what_is_taken_out_again_was_never_there(scheduler: str) -> None:
+    """In whatever order trials were added; of several rounds, and some that reach none of them or are equal."""
+    rng = random.Random(4)
+    ran = [rng.choice([1, 2, 4, 9]) for _ in range(40)]
+    histories = [LearningCurve(n, {r: (rng.randrange(5) / 4,) for r in range(1, n + 1)}) for n in ran]
+    given = {"rounds": 9, "grace": 2, "reduction": 3}
+    found = Earlier(scheduler, **given)
+    for history in rng.sample(histories, 40):
+        found.add(history)
+    assert found.rule() == rule(scheduler, histories, **given)
+    for history in histories[20:]:
+        found.remove(history)
+    assert found.rule() == rule(scheduler, histories[:20], **given) != rule(scheduler, histories, **given)

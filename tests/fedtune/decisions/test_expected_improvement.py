@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 import json
 import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from scipy.stats import norm
 from analysis.estimate.posterior import Federations, posterior
 from analysis.estimate.winner import MOST
 from fedtune.decisions import expected_improvement
-from fedtune.decisions.expected_improvement import FEWEST, _drawn, _told, best, proposed
+from fedtune.decisions.expected_improvement import FEWEST, Told, Tried, _drawn
 from fedtune.decisions.history import Part
 from fedtune.decisions.sampling import generator, spread, uniform
 from fedtune.execution.queue import Proposal, Queue
@@ -57,6 +59,22 @@ def point(x: float, steps: int, value: float | None = None) -> FrozenTrial:
     if value is None:
         return create_trial(state=TrialState.RUNNING, params=params, distributions=KINDS)
     return create_trial(values=[value], params=params, distributions=KINDS)
+
+
+def tried(had: Iterable[dict[str, Any]]) -> Tried:
+    return Tried.of(SimpleNamespace(params=params) for params in had)  # type: ignore[misc]
+
+
+def _told(known: Iterable[FrozenTrial], sign: float) -> list[FrozenTrial]:
+    return Told.of(known, sign).trials()
+
+
+def best(draws: Sequence[Any], known: Iterable[FrozenTrial], sign: float, *given: Any) -> list[Any]:
+    return expected_improvement.best(draws, Told.of(known, sign), *given)
+
+
+def proposed(where: Space, known: Iterable[FrozenTrial], had: Any, sign: float, *given: Any) -> list[FrozenTrial]:
+    return expected_improvement.proposed(where, Told.of(known, sign), tried(had), *given)
 
 
 # -- the choice ----------------------------------------------------------------------------------------------------
@@ -147,6 +165,7 @@ def test_what_failed_or_missed_its_target_promises_nothing_beside_it(sign: float
     assert [t.values for t in told] == [[sign * 0.1 * i] for i in range(7)] + [[0.0]] * 4
     assert [t.params for t in told] == [t.params for t in (*known, *failures)]
     stopped = late(0.95, 50, -sign * 0.3)
+    stopped.number = 11
     told = _told([*known, *failures, stopped], sign)
     assert [t.values for t in told[7:]] == [[-sign * 0.3]] * 4 + [None], "the worst is that of one that was stopped"
 
@@ -270,7 +289,7 @@ def test_what_is_drawn_for_a_trial() -> None:
     where = toy(None)
     rng = generator(3, 8, "candidates")
     expected = [spread(where, 3, 8), *(uniform(where, rng) for _ in range(199))]
-    assert _drawn(where, 3, 8, set()) == [where.params(values) for values in expected]
+    assert _drawn(where, 3, 8, tried([])) == [where.params(values) for values in expected]
 
 
 def test_the_search_for_something_new_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from analysis.estimate import configuration, estimate, sentences, standing
 from analysis.runs.race import first_of, is_repeated
+from fedtune.decisions import initial_design
 from fedtune.decisions.confirmation import confirms
-from fedtune.decisions.early_stopping import default_grace
-from fedtune.decisions.initial_design import First, compared, going_on, last_round, once, size, without
+from fedtune.decisions.early_stopping import Median, default_grace
+from fedtune.decisions.history import Part
+from fedtune.decisions.initial_design import First, FirstSeeds, compared, last_round, size, without
 from fedtune.decisions.sampling import spread
 from fedtune.record.experiment import search_seeds
 from search_spaces import run_folder
@@ -105,6 +108,11 @@ def trial(number: int, value: float | None, state: TrialState = TrialState.PRUNE
     return found
 
 
+def going_on(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], made: Any) -> int | None:
+    gone = [first for one in begun if is_repeated(one, begun) and (first := first_of(one)) is not None]
+    return initial_design.going_on(begun, {one.number for one in known}, made, gone)
+
+
 def test_who_goes_on(tmp_path: Path) -> None:
     made = experiment(tmp_path / "run", **SEARCH | {"initial": 5})
     design = [
@@ -150,12 +158,26 @@ def test_the_design_ends_with_what_the_sampler_proposes(tmp_path: Path) -> None:
 
 
 def test_later_trials_are_compared_with_those_that_went_on_once(tmp_path: Path) -> None:
+    """Means over two rounds: 0, 0.05, …, 0.2 of five trials of the design. Of the last one's configuration 0.45 counts
+    in place of 0.2 once it has run to its end, and a further seed of it never does."""
     design = [trial(n, n / 10) for n in range(5)]
     again = trial(5, 0.9, TrialState.COMPLETE, of=4)
-    further = trial(6, 0.9, TrialState.COMPLETE, of=4, seed=8)
-    begun = [*design, again, further]
-    assert [t.number for t in once(begun, begun)] == [0, 1, 2, 3, 5]
-    assert [t.number for t in once(design, begun)] == [0, 1, 2, 3, 4]
+    further = trial(6, 0.8, TrialState.COMPLETE, of=4, seed=8)
+    begun = dict(enumerate([*design, again, further, trial(7, 0.6)]))
+    for one in begun.values():
+        one.user_attrs["rounds"] = 2
+    made = experiment(tmp_path / "run", **SEARCH | {"scheduler": "median", "rounds": 3, "grace": 2})
+    found = FirstSeeds(Part(tmp_path, made, space()), begun)
+    medians = []
+    for one in begun.values():
+        found.add(one)
+        rule = found.rule(one)
+        medians.append(rule.medians.get(2) if isinstance(rule, Median) else None)
+    assert medians == [None, None, *map(pytest.approx, [0.05, 0.075, 0.1, 0.1, 0.1, (0.1 + 0.15) / 2])]
+    without_it = FirstSeeds(Part(tmp_path, made, space()), begun)
+    for number in (0, 3, 4, 5, 6):
+        without_it.add(begun[number])
+    assert without_it.rule(again) == Median({2: pytest.approx(0.15)})
 
 
 def test_what_was_gained_is_told_from_the_papers_values_as_they_went_on() -> None:

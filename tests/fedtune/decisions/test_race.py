@@ -19,11 +19,9 @@ from fedtune.decisions.race import (
     FIRST,
     MOST,
     WINDOW,
-    FurtherSeeds,
     _of_rivals,
     further,
     gain,
-    is_further,
     is_over,
     of_a_new_one,
     repeated,
@@ -241,29 +239,3 @@ def test_a_new_configuration_costs_at_least_a_round() -> None:
     for t in known:
         t.user_attrs["rounds"] = 0
     assert whole > 0 and of_a_new_one(found, known, 5) == pytest.approx(5 * whole)
-
-
-@pytest.mark.parametrize("since", [0, 1, 4])
-def test_further_seeds_are_counted_on_from_where_they_were(since: int) -> None:
-    """The trials of a search are asked each once, however often it is counted: of 9,000 that was a quarter of the
-    driver's time."""
-    begun = [trial(n, float(n), 1.0, of=0 if n in (1, 3, 4, 8) else None) for n in range(10)]
-    counted, asked = FurtherSeeds(), list[int]()
-    for upto in (0, 1, 2, 2, 5, 6, 10, 10):
-        seen = [SimpleNamespace(number=one.number, user_attrs=one.user_attrs) for one in begun[:upto]]
-        for one in seen:
-            one.user_attrs = Noted(one.user_attrs, asked, one.number)
-        assert counted.among(seen, since) == sum(map(is_further, begun[since:upto])), upto  # type: ignore[arg-type]
-    assert asked == list(range(since, 10))
-
-
-class Noted(dict[str, Any]):
-    """Attributes of the trial `number` that note when they are asked for."""
-
-    def __init__(self, found: dict[str, Any], asked: list[int], number: int) -> None:
-        super().__init__(found)
-        self._asked, self._number = asked, number
-
-    def get(self, *given: Any) -> Any:
-        self._asked.append(self._number)
-        return super().get(*given)

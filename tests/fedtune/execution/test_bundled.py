@@ -3,6 +3,7 @@ trials stop early, run out of memory, or lose their process. Ray is played here,
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -132,6 +133,26 @@ def test_trials_whose_process_died_go_on_by_themselves(tmp_path: Path, monkeypat
     bundles = play(tmp_path / "run", monkeypatch, dies=1)
     assert bundles[0] == [0, 1] and [0] in bundles and [1] in bundles
     assert frozen(tmp_path / "run") == frozen(tmp_path / "calm")
+
+
+def numbers(session: TuneSession, name: str) -> list[int]:
+    """The trials of the next process."""
+    job: Job = session.suggest(name)["job"]
+    return [job.number, *(other.number for other in job.beside)]
+
+
+def test_nothing_is_kept_of_a_process_whose_machine_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its trials are asked for again, and neither they nor its share count as taken."""
+    made = dataclasses.replace(start(tmp_path / "run", **REST | BUNDLED), address="auto")
+    queue, watch, lost = Queue([Part(tmp_path / "run", made, space())]), ProgressDisplay(made, "quiet"), ServerLoss("")
+    monkeypatch.setattr(cluster, "slot_map", lambda *_: list(HERE))
+    end = SessionEnd(tmp_path / "run", None, Interrupts(), lost)
+    session = TuneSession(queue, watch, made.placement, end, mock.Mock(), Fake)
+    first, second = (numbers(session, name) for name in ("first", "second"))
+    monkeypatch.setattr(session._shares, "lost", lambda waiting, held, again: [*waiting])
+    assert session.take_back(["first"]) == ["first"]
+    assert [*session._held] == [*session._live] == ["second"]
+    assert numbers(session, "third") == first != second
 
 
 @pytest.mark.guard("bundles of a search on Ray itself")

@@ -15,6 +15,7 @@ from analysis.report.trials import trials
 from fedtune.api.export import export
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.early_stopping import Halving
+from fedtune.decisions.expected_improvement import Told, Tried
 from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, make_sampler
 from fedtune.execution.queue import Queue
@@ -103,8 +104,9 @@ def test_the_first_new_trial_is_proposed_from_all_taken_results(tmp_path: Path, 
         return  # the first generation of twelve is not full; the next test has more
     known = optuna.load_study(study_name=None, storage=journal(old)).trials
     if sampler == "ei":
-        assert found == expected_improvement.proposed(space(), known, [t.params for t in known], 1.0, 0, 8)[0].params
-        assert found != expected_improvement.proposed(space(), [], [], 1.0, 0, 8)[0].params
+        told, had = Told.of(known, 1.0), Tried.of(known)
+        assert found == expected_improvement.proposed(space(), told, had, 0, 8)[0].params
+        assert found != expected_improvement.proposed(space(), Told(1.0), Tried(), 0, 8)[0].params
         return
     study = optuna.create_study(direction="maximize", sampler=make_sampler(sampler, 0, 8, known))
     study.add_trials(
