@@ -193,11 +193,11 @@ def _typed(function: Callable[..., None]) -> Callable[..., None]:
             return function(None, **typed)
         missing = [name for name, one in fields.items() if one.several and asked[name] is None]
         made = request(**{name: value for name, value in asked.items() if name not in missing})
-        if not made.runs_trials or typed.get("dry_run") or getattr(made, "address", None) is not None:
+        if not made.runs_trials or typed.get("dry_run"):
             return function(made, **typed)
-        from fedtune.machine import fork_server
+        from fedtune.machine import cluster
 
-        with fork_server.ahead():
+        with cluster.ahead(asked.get("address")):
             return function(made, **typed)
 
     shown = [_parameter(one) for one in {**fields, **declared(function)}.values()]

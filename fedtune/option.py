@@ -222,10 +222,10 @@ def _is_number(value: object) -> bool:
 
 
 def fields_of(
-    request: Callable[P, R], beside: Callable[[], contextlib.AbstractContextManager[None]] | None = None
+    request: Callable[P, R], beside: Callable[[str | None], contextlib.AbstractContextManager[None]] | None = None
 ) -> Callable[[Callable[[R], T]], Callable[P, T]]:
     """Makes a function of a request one that takes the request's fields: `search("fedavg", trials=12)`. beside: what
-    is at work meanwhile, unless the request names the `address` of a cluster.
+    is at work meanwhile, of the `address` of a cluster or None.
 
     Raises `TypeError` where it is called with other names."""
 
@@ -236,8 +236,7 @@ def fields_of(
             if strangers:
                 raise TypeError(f"{function.__name__}() got unknown options: {', '.join(strangers)}")
             asked = request(*args, **kwargs)
-            elsewhere = getattr(asked, "address", None) is not None
-            with contextlib.nullcontext() if beside is None or elsewhere else beside():
+            with contextlib.nullcontext() if beside is None else beside(getattr(asked, "address", None)):
                 return function(asked)
 
         called.__signature__ = _signature(request, function)  # type: ignore[attr-defined]

@@ -43,8 +43,7 @@ from fedtune.decisions.history import Part
 from fedtune.decisions.shared_budget import OVERRUN, Allocation, ByClock, Clock
 from fedtune.execution import driver
 from fedtune.execution.queue import Queue
-from fedtune.machine import fork_server
-from fedtune.machine.cluster import check_address
+from fedtune.machine import cluster
 from fedtune.option import fields_of
 from fedtune.options import AutoRequest, Mirrored, Progress, ResumeRequest, RunRequest
 from fedtune.planning.auto_plan import AutoPlan, plan_auto
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
-@fields_of(AutoRequest, fork_server.ahead)
+@fields_of(AutoRequest, cluster.ahead)
 def auto(request: AutoRequest) -> AutoResult:
     """Searches over `methods` (names, or `all`) within a `budget` (a length of time such as `30m`, a count such as
     `600rounds`, traffic such as `2GB`), compares the best configuration of each on fresh seeds and trains the leader.
@@ -81,7 +80,7 @@ def carry_out_auto(plan: AutoPlan, shown: Progress) -> AutoResult:
     """Creates the folder of a plan and drives it to its end."""
     lead = plan.searches[0].experiment
     storage = shown.storage if isinstance(shown, Mirrored) else None
-    check_address(lead.address)
+    cluster.check_address(lead.address)
     check_new(storage, plan.folder)
     plan.create()
     return _driven(plan.folder, plan.record, lead.address, shown, plan.notes, storage)

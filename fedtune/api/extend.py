@@ -16,8 +16,7 @@ from fedtune.api.search import Result, driven
 from fedtune.decisions.confirmation import confirms, federations
 from fedtune.decisions.history import Part
 from fedtune.execution.outcome import rounds_of_run, rounds_of_values
-from fedtune.machine import fork_server
-from fedtune.machine.cluster import check_address
+from fedtune.machine import cluster
 from fedtune.option import fields_of
 from fedtune.options import ExtendRequest
 from fedtune.planning.checks import whole
@@ -40,7 +39,7 @@ from search_spaces.errors import UserError
 from search_spaces.space import Space
 
 
-@fields_of(ExtendRequest, fork_server.ahead)
+@fields_of(ExtendRequest, cluster.ahead)
 def extend(request: ExtendRequest) -> Result:
     """Adds `trials` further trials to a search, `rounds` further rounds to each of its trials, or both; one of the two
     must be given.
@@ -61,7 +60,7 @@ def extend(request: ExtendRequest) -> Result:
     space = space_of(folder / run_folder.SPACE)
     # Before the lock, so that a folder that is not a search, or that cannot go on, gets no lock file.
     asked = longer(found, space, request)
-    check_address(request.address)
+    cluster.check_address(request.address)
     check_same(request.storage, folder)
     notes = check_unchanged(found, *complete(folder, asked), other_versions=request.other_versions)
     with lock(folder):

@@ -24,8 +24,7 @@ from fedtune.console import progress
 from fedtune.console.busy import busy
 from fedtune.decisions.history import Part
 from fedtune.execution.driver import Outcome, drive
-from fedtune.machine import fork_server
-from fedtune.machine.cluster import check_address
+from fedtune.machine import cluster
 from fedtune.option import fields_of
 from fedtune.options import Progress, ReproduceRequest, ResumeRequest
 from fedtune.planning.plan import AMX, FASTER, Plan, placement, plan
@@ -89,7 +88,7 @@ class Reproduced:
         }
 
 
-@fields_of(ReproduceRequest, fork_server.ahead)
+@fields_of(ReproduceRequest, cluster.ahead)
 def reproduce(request: ReproduceRequest) -> Reproduced:
     """Makes the figure or table `name` of a paper again (`fedtune reproduce` lists all), in `runs_dir/name`, and
     decides the paper's sentences about it; with `small` on the embedded digits, else with the paper's data, model,
@@ -160,7 +159,7 @@ def _carried_out(
     """Makes the folder and the runs that are not there, drives what is left, and decides. The caller has checked
     all."""
     style, begun = progress.style(shown.plain, shown.quiet), time.monotonic()
-    check_address(address)
+    cluster.check_address(address)
     record = planned.folder / run_folder.REPRODUCTION
     (check_same if record.exists() else check_new)(storage, planned.folder)
     try:

@@ -12,7 +12,7 @@ from fedtune import option
 from fedtune.api.auto import AutoResult, resume_auto
 from fedtune.api.reproduce import Reproduced, resume_reproduction
 from fedtune.api.search import Result, driven
-from fedtune.machine import fork_server, resources
+from fedtune.machine import cluster, resources
 from fedtune.option import fields_of
 from fedtune.options import ResumeRequest
 from fedtune.planning.checks import named_folder, seconds_of
@@ -24,7 +24,7 @@ from fedtune.record.storage import check_uri, folder_name, is_uri
 from search_spaces.errors import UserError
 
 
-@fields_of(ResumeRequest, fork_server.ahead)
+@fields_of(ResumeRequest, cluster.ahead)
 def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
     """Goes on with an interrupted run; every trial continues from its last checkpoint. A finished run is left as it is,
     but for trials whose rows are damaged: those are computed again.

@@ -19,7 +19,7 @@ from analysis.runs import load_run
 from analysis.tables.partitions import one_partition
 from fedtune.api.findings import CLIENTS, GLOBAL, Findings, model_files
 from fedtune.api.search import Best, Result, carry_out
-from fedtune.machine import fork_server
+from fedtune.machine import cluster
 from fedtune.option import fields_of
 from fedtune.options import RunRequest
 from fedtune.planning.plan import plan
@@ -75,7 +75,7 @@ class Final(Findings):
         }
 
 
-@fields_of(RunRequest, fork_server.ahead)
+@fields_of(RunRequest, cluster.ahead)
 def run(request: RunRequest) -> Final:
     """Trains the exported configuration `best` on `seeds` fresh seeds for all its planned rounds.
 

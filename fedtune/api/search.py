@@ -23,8 +23,7 @@ from fedtune.decisions.history import Part
 from fedtune.decisions.shared_budget import Clock
 from fedtune.execution import driver
 from fedtune.execution.queue import Queue
-from fedtune.machine import fork_server
-from fedtune.machine.cluster import check_address
+from fedtune.machine import cluster
 from fedtune.option import fields_of
 from fedtune.options import Mirrored, Progress, SearchRequest
 from fedtune.planning.plan import Plan, plan
@@ -61,7 +60,7 @@ class Result(Findings):
         return plain
 
 
-@fields_of(SearchRequest, fork_server.ahead)
+@fields_of(SearchRequest, cluster.ahead)
 def search(request: SearchRequest) -> Result:
     """Searches the hyper-parameters of `method`, selecting by one `metric` or by several, and beginning with what
     earlier runs found (`warm_start`: the directory of one, or several).
@@ -77,7 +76,7 @@ def carry_out(planned: Plan, shown: Progress) -> Result:
     Raises `UserError`, before anything is created, where no cluster answers at the plan's address, or the storage of
     the mirror cannot be used."""
     storage = shown.storage if isinstance(shown, Mirrored) else None
-    check_address(planned.experiment.address)
+    cluster.check_address(planned.experiment.address)
     check_new(storage, planned.folder)
     planned.create()
     command, state = shown.when_done if isinstance(shown, SearchRequest) else None, "failed"

@@ -83,10 +83,30 @@ with with_the_users_token():
     ray.shutdown()
 print(json.dumps(found))
 """
+#: Processes that try to join and were started ahead, by the address.
+_trying: dict[str, subprocess.Popen[str]] = {}
 #: When what was told of the machines at an address, in the seconds of `time.monotonic`.
 _told: dict[str, tuple[float, list[Machine]]] = {}
 #: Ray's own limit for finding this machine among those of the cluster, in seconds, below ours.
 _LIMITS = {"RAY_gcs_server_request_timeout_seconds": "12", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+@contextlib.contextmanager
+def ahead(address: str | None) -> Iterator[None]:
+    """Inside, Ray is made ready while it is planned what it is to do: a fork server for one of our own, or an answer of
+    the cluster at `address`."""
+    if address is None:
+        with fork_server.ahead():
+            yield
+        return
+    if _is_address(address) and not _is_joined() and address not in _told:
+        _trying[address] = _try(address)
+    try:
+        yield
+    finally:
+        if (process := _trying.pop(address, None)) is not None:
+            process.kill()
+            process.communicate()
 
 
 @contextlib.contextmanager
@@ -417,20 +437,28 @@ def _nothing_there(address: str, why: str) -> str:
 
 def _join(address: str) -> str:
     """What another process tells that has joined. Raises `UserError` where it cannot."""
+    process = _trying.pop(address, None) or _try(address)
     try:
-        tried = subprocess.run(
-            [sys.executable, "-P", "-c", _TRY, address],
-            capture_output=True,
-            text=True,
-            timeout=JOIN,
-            check=False,
-            env={**os.environ, **_LIMITS, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        told, said = process.communicate(timeout=JOIN)
     except subprocess.TimeoutExpired as error:
         raise UserError(_nothing_there(address, f"no answer within {JOIN:.0f} s")) from error
-    if tried.returncode:
-        raise UserError(cannot_join(address, _said(tried.stderr)))
-    return tried.stdout.splitlines()[-1]
+    finally:
+        process.kill()
+    if process.returncode:
+        raise UserError(cannot_join(address, _said(said)))
+    return told.splitlines()[-1]
+
+
+def _try(address: str) -> subprocess.Popen[str]:
+    """A process that tries to join."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _TRY, address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **_LIMITS, "PYTHONPATH": path},
+    )
 
 
 def _said(output: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,8 @@ QUICK_NORMALISED = "lenet_code"
 #: Where the declared share of validation data holds fewer samples, the small profile takes a larger one, up to this,
 #: unless one is named: of fewer, chance is more than half of what differs from seed to seed (`docs/defaults.md`).
 FEW_VALIDATED, MORE_VALIDATED = 240, 0.25
+#: The parameters on which it hangs how many samples clients are dealt.
+_DEALT = ("dataset", "partition", "client_test_fraction")
 #: The parameters whose value may name a file of the user's.
 FILES = ("dataset", "model", "own_metrics")
 
@@ -128,7 +130,7 @@ def _fewest_samples(values: Mapping[str, Value], data_dir: str | None) -> int | 
     if found is None or values.get("partition", NATURAL) == NATURAL:
         return None
     clients, least, fraction = found
-    there = _dealt(values, fraction, data_dir)
+    there = _dealt([values.get(name) for name in _DEALT], fraction, data_dir)
     return max(1, there // clients // 2) if clients <= there < clients * least else None
 
 
@@ -140,8 +142,9 @@ def _validation_share(values: Mapping[str, Value], data_dir: str | None) -> floa
         return None
     clients, least, fraction = found
     samples = _samples(str(values["dataset"]), data_dir)
+    asked = [values.get(name) for name in _DEALT]
     share = min(math.ceil(100 * FEW_VALIDATED / max(samples, 1)) / 100, MORE_VALIDATED)
-    return share if share > fraction and clients * least <= _dealt(values, share, data_dir) else None
+    return share if share > fraction and clients * least <= _dealt(asked, share, data_dir) else None
 
 
 def _shared_out(values: Mapping[str, Value]) -> tuple[int, int, float] | None:
@@ -153,18 +156,17 @@ def _shared_out(values: Mapping[str, Value]) -> tuple[int, int, float] | None:
     return clients, least, fraction
 
 
-def _dealt(values: Mapping[str, Value], validation_fraction: float, data_dir: str | None) -> int:
+def _dealt(asked: Sequence[Value | None], validation_fraction: float, data_dir: str | None) -> int:
     """How many samples clients would be dealt with that share of validation data, the fewest where that is varied; 0
-    where there are no such data."""
+    where there are no such data. asked: the values of `_DEALT`."""
     from trainables.simulation.federated_data import dealt  # which needs PyTorch
 
-    kept, partition = values.get("client_test_fraction", 0.0), values.get("partition", NATURAL)
-    assert isinstance(kept, float)
+    dataset, partition, kept = asked
     try:
-        source = data.load(str(values["dataset"]), data_dir)
+        source = data.load(str(dataset), data_dir)
     except UserError:  # told by the preflight, where it is one that the user can mend
         return 0
-    return dealt(source, str(partition), validation_fraction, kept)
+    return dealt(source, str(partition or NATURAL), validation_fraction, float(kept or 0.0))
 
 
 def _samples(name: str, data_dir: str | None) -> int:

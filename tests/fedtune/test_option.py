@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import fedtune
 from fedtune import cli, option
-from fedtune.machine import fork_server
+from fedtune.machine import cluster, fork_server
 from fedtune.option import Argument, Asked, Option, call, declared, fields_of
 from search_spaces.errors import UserError
 
@@ -156,36 +156,36 @@ def test_a_command_gets_the_same_request(typed: str, asked: Bread) -> None:
 @pytest.mark.parametrize(
     ("typed", "readied"),
     [
-        ("search fedavg", True),
-        ("search fedavg --dry-run", False),
-        ("search fedavg --address 10.0.0.1:6379", False),
-        ("run fedavg", True),
-        ("reproduce", False),
-        ("report runs/one", False),
+        ("search fedavg", [None]),
+        ("search fedavg --dry-run", []),
+        ("search fedavg --address 10.0.0.1:6379", ["10.0.0.1:6379"]),
+        ("run fedavg", [None]),
+        ("reproduce", []),
+        ("report runs/one", []),
     ],
 )
-def test_processes_are_made_ready_for_what_runs_trials_on_this_machine(
-    typed: str, readied: bool, monkeypatch: pytest.MonkeyPatch
+def test_ray_is_made_ready_for_what_runs_trials(
+    typed: str, readied: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[str] = []
+    begun: list[str | None] = []
 
     @contextlib.contextmanager
-    def ahead() -> Iterator[None]:
-        begun.append("ahead")
+    def ahead(address: str | None) -> Iterator[None]:
+        begun.append(address)
         yield
         begun.append("over")
 
-    monkeypatch.setattr(fork_server, "ahead", ahead)
+    monkeypatch.setattr(cluster, "ahead", ahead)
     name = typed.partition(" ")[0]
     module = importlib.import_module(f"fedtune.commands.{name}")
     carried_out = functools.wraps(module.command)(lambda *args, **typed: begun.append("carried out"))
     monkeypatch.setattr(module, "command", carried_out)
     assert CliRunner().invoke(cli.app, typed.split()).exit_code == 0
-    assert begun == (["ahead", "carried out", "over"] if readied else ["carried out"])
+    assert begun == [*readied, "carried out", *["over"] * len(readied)]
 
 
 @pytest.mark.parametrize("name", ["search", "run", "auto", "reproduce", "resume", "extend", "attack", "report"])
-def test_so_they_are_for_a_function_that_runs_trials(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_it_is_for_a_function_that_runs_trials(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
 
     def no_place() -> NoReturn:
@@ -198,11 +198,6 @@ def test_so_they_are_for_a_function_that_runs_trials(name: str, monkeypatch: pyt
     with pytest.raises(UserError, match="none"):
         getattr(fedtune, name)("runs/none", **({"budget": "1m"} if name == "auto" else {}))
     assert begun == ([] if name in ("attack", "report") else ["ahead"])
-    begun.clear()
-    if name in ("search", "resume"):
-        with pytest.raises(UserError, match="none"):
-            getattr(fedtune, name)("runs/none", address="10.0.0.1:6379")
-        assert begun == []
 
 
 COMMANDS = typer.main.get_command(cli.app)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from analysis.runs.mappings import read_yaml
-from fedtune.api import extend as extending
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.machine import cluster
@@ -53,7 +52,7 @@ def test_an_address_comes_from_the_command_line_only(
     prepare, go_on = KINDS[kind]
     folder = prepare(tmp_path / "run")
     checked: list[str | None] = []
-    for module in (resumption, extending):
+    for module in (resumption, cluster):
         monkeypatch.setattr(module, "check_address", checked.append)  # nobody answers there
     joined = prepared.stop_before_ray(monkeypatch)
     with contextlib.suppress(prepared.Stopped):

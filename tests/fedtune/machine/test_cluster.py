@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
@@ -119,6 +120,24 @@ def test_where_nothing_listens(refusing: str) -> None:
         f"--head`, or leave --address out to search on this machine alone.",
     )
     assert time.monotonic() - began < 30
+
+
+def test_an_answer_that_was_asked_for_ahead_is_taken(refusing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that nobody takes is not waited for."""
+    monkeypatch.setattr(cluster, "_connect", lambda address: None)
+    monkeypatch.setattr(cluster, "_TRY", "import json, os; print(json.dumps([[os.getpid(), 0]]))")
+    with cluster.ahead(refusing):
+        asked = cluster._trying[refusing]
+        assert [machine.cores for machine in cluster.machines(refusing)] == [asked.pid]
+        with cluster.ahead(refusing):  # it has told within the last minute
+            assert refusing not in cluster._trying
+    monkeypatch.setattr(cluster, "_TRY", "import time; time.sleep(600)")
+    monkeypatch.delitem(cluster._told, refusing)
+    with cluster.ahead(refusing):
+        asked = cluster._trying[refusing]
+    assert asked.returncode == -signal.SIGKILL and not cluster._trying
+    with cluster.ahead("no address"):
+        assert not cluster._trying
 
 
 def test_where_nothing_answers(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
