@@ -25,7 +25,7 @@ from fedtune.planning.checks import named_folder
 from fedtune.planning.objects import spelled
 from fedtune.planning.plan import AMX, Plan, device_of, placement, plan
 from fedtune.planning.selection import recorded
-from fedtune.planning.settings import FILES, data_of, settled, whole
+from fedtune.planning.settings import FILES, data_of, settled, smaller_model, whole
 from fedtune.record.run_directory import new_folder, write_document
 from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
@@ -75,7 +75,7 @@ def plan_auto(request: AutoRequest, say: Callable[[str], None] = lambda text: No
     folder = named_folder(str(request.name), problems)
     wanted = options(request, problems)
     chosen: list[str] = []
-    given = settings(request, wanted.methods, problems, chosen)
+    given = settings(request, wanted, problems, chosen)
     if request.address is not None and request.slots is None:
         problems.append("How far a budget reaches depends on how many trials run at once on the cluster. Give --slots.")
     packing = placement(request, problems, trials=MAX_TRIALS, order=request.order)
@@ -211,11 +211,12 @@ def _methods(request: AutoRequest, problems: list[str]) -> tuple[tuple[str, ...]
 
 
 def settings(
-    request: AutoRequest, methods: Sequence[str], problems: list[str], chosen: list[str]
+    request: AutoRequest, checked: Options, problems: list[str], chosen: list[str]
 ) -> dict[str, dict[str, Any]]:
     """By method, what the request sets: the conditions that all methods share, or those of the space that it names, and
-    what `--set` says of each. What a search of FedAvg would choose by the data all have, and what is to be told of that
-    is `chosen`."""
+    what `--set` says of each. What a search would choose by the data all have, and what is to be told of that is
+    `chosen`."""
+    methods = checked.methods
     if not methods:
         return {}  # told already
     from search_spaces.parameter import defaults
@@ -253,13 +254,38 @@ def settings(
                 problems.extend(problem for problem in error.problems if problem not in problems)
     if request.space == presets.DEFAULT and not problems:
         free = [key for key in CHOSEN if key not in {canonical(name) for name, _ in wanted}]
-        asks, declared = SearchRequest("fedavg", data_dir=request.data_dir), registry.declared("fedavg")
-        fixed = {key: value for key, value in found[methods[0]].items() if key in declared and key not in free}
-        usual = settled(asks, [], {**_local_training("fedavg", request.space), **fixed})
-        chosen.extend(usual.chosen)
+        by_data, said = _by_data(found, free, request, named=not checked.every)
+        chosen.extend(said)
         for values in found.values():
-            values |= {key: usual.values[key] for key in free if values[key] == shared[key]}
+            values |= {key: value for key, value in by_data.items() if values[key] == shared[key]}
     return found
+
+
+def _by_data(
+    found: Mapping[str, Mapping[str, Any]], free: Sequence[str], request: AutoRequest, *, named: bool
+) -> tuple[dict[str, Value], list[str]]:
+    """Of `CHOSEN` what nobody has set, `free`, as a search would choose it by the data, and what is said of it. Methods
+    are compared, so that all have the same model, and the dearest of them decides whether that is a small one.
+
+    named: whether the methods are asked for by name."""
+    from search_spaces.parameter import defaults
+    from trainables import registry
+    from trainables.federation import FederationConfig
+
+    declared, usual, said = registry.declared("fedavg"), defaults(FederationConfig)["model"], list[str]()
+    given = {key: value for key, value in next(iter(found.values())).items() if key in declared and key not in free}
+    settings_of = settled(SearchRequest("fedavg", data_dir=request.data_dir), [], {"model": usual, **given})
+    chosen = {key: settings_of.values[key] for key in free}
+    if "model" in free:
+        of = {}
+        for method in (one for one, values in found.items() if values["model"] == usual):
+            asks = SearchRequest(method, data_dir=request.data_dir)
+            own_settings = settled(asks, [], {**_local_training(method, request.space), **found[method]})
+            of[method] = {**own_settings.defaults, **own_settings.values}
+        if (smaller := smaller_model(of, request.data_dir, named)) is not None:
+            chosen["model"], told = smaller
+            said.append(told)
+    return chosen, [*said, *settings_of.chosen]
 
 
 def _of_space(name: str, method: str, shared: Mapping[str, Any]) -> dict[str, Any]:

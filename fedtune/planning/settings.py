@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache as memoise
 from pathlib import Path
 
 from fedtune.options import AutoRequest, RunRequest, SearchRequest
@@ -100,7 +101,7 @@ def settled(
     values = {key: value for key, value in defaults.items() if key not in search and key not in vary} | fixed
     chosen: list[str] = []
     free = not request.paper and not problems and "model" not in fixed and values.get("model") == "auto"
-    if free and (found := _smaller_model(request.method, {**defaults, **values}, request.data_dir)) is not None:
+    if free and (found := smaller_model({request.method: {**defaults, **values}}, request.data_dir)) is not None:
         quick, said = found
         fixed, values = {**fixed, "model": quick}, {**values, "model": quick}
         chosen.append(said)
@@ -179,39 +180,51 @@ def _samples(name: str, data_dir: str | None) -> int:
         return 0
 
 
-def _smaller_model(method: str, values: Mapping[str, Value], data_dir: str | None) -> tuple[str, str] | None:
-    """The model that the small profile has in place of cnn, and what is said of that; None where a round with cnn is no
-    dearer than it may be, or the method can train no such model."""
-    clients, server = _round_of_cnn(method, values, data_dir) if "dataset" in values else (0.0, 0.0)
-    if clients + server <= MULTIPLY_ADDS:
+def smaller_model(
+    of: Mapping[str, Mapping[str, Value]], data_dir: str | None, named: bool = True
+) -> tuple[str, str] | None:
+    """The model that the small profile has in place of cnn, one for all these methods by the values of each, and what
+    is said of that; None where with cnn no method's round is dearer than it may be. Methods that can train no such
+    model do not count.
+
+    named: whether these methods are asked for by name, so that a model is taken which all of them can train."""
+    rounds = {method: _round_of_cnn(method, values, data_dir) for method, values in of.items()}
+    dear = [method for method, of_round in rounds.items() if sum(of_round) > MULTIPLY_ADDS]
+    small = {method: _quick(method, of[method]) for method in (of if dear else ())}
+    only_normalised = QUICK_NORMALISED in small.values() if named else QUICK not in small.values()
+    quick = QUICK_NORMALISED if only_normalised else QUICK
+    able = [method for method in dear if small[method] in (QUICK, quick)]
+    if not able:
         return None
-    able = [QUICK_NORMALISED] if values.get("rho", 0) else [QUICK, QUICK_NORMALISED]
-    quick = next((model for model in able if _is_possible(method, {**values, "model": model})), None)
-    if quick is None:
-        return None
-    of_server = f" and its server {server / 1e9:,.0f}" if server else ""
+    dearest = max(able, key=lambda method: sum(rounds[method]))
+    clients, server = rounds[dearest]
+    of_method, of_server = f" of {dearest}" * (len(of) > 1), f" and its server {server / 1e9:,.0f}" if server else ""
     return quick, (
-        f"Model {quick}: with cnn, which the papers have on such images, the clients of a round would compute "
-        f"{clients / 1e9:,.0f} billion multiply-adds{of_server}, and above {MULTIPLY_ADDS / 1e9:,.0f} billion the "
-        f"small profile takes {quick}. --set model=cnn takes cnn."
+        f"Model {quick}: with cnn, which the papers have on such images, the clients of a round{of_method} would "
+        f"compute {clients / 1e9:,.0f} billion multiply-adds{of_server}, and above {MULTIPLY_ADDS / 1e9:,.0f} billion "
+        f"the small profile takes {quick}{' for all methods' * (len(of) > 1)}. --set model=cnn takes cnn."
     )
+
+
+def _quick(method: str, values: Mapping[str, Value]) -> str | None:
+    """The small model that the method can train; None where it can train none."""
+    able = [QUICK_NORMALISED] if values.get("rho", 0) else [QUICK, QUICK_NORMALISED]
+    return next((model for model in able if _is_possible(method, {**values, "model": model})), None)
 
 
 def _round_of_cnn(method: str, values: Mapping[str, Value], data_dir: str | None) -> tuple[float, float]:
     """The multiply-adds of a round with the model cnn: those of its clients, and those of its server where that
     distils; 0 where the model `auto` is another one on these data, or where there are none. Generators, and servers
     that work on features, cost the same whatever the model is."""
-    import torch
-
-    from trainables import models, registry
+    from trainables import registry
     from trainables.building_blocks.server_distillation import ServerDistillation
     from trainables.federation import budgets
     from trainables.local import LocalTraining
     from trainables.simulation.federated_data import resolve_model
-    from trainables.work import counting
 
     nothing = 0.0, 0.0
-    if "local_steps" not in values:  # a method of the user's own may count its training otherwise
+    # A method of the user's own may count its training otherwise.
+    if not all(key in values for key in ("dataset", "local_steps")):
         return nothing
     name, steps, epochs, batch = (values[key] for key in ("dataset", "local_steps", "local_epochs", "batch_size"))
     clients, active, rho, sigma = (values[key] for key in ("clients", "active_clients", "rho", "sigma"))
@@ -228,9 +241,7 @@ def _round_of_cnn(method: str, values: Mapping[str, Value], data_dir: str | None
         return nothing
     each = len(source.train_y) / clients
     samples = epochs * each if epochs else steps * min(batch, each)
-    with torch.no_grad(), counting() as counted:
-        models.build("cnn", source.shape, source.classes)(torch.zeros(2, *source.shape))
-    one, taking_part = counted.multiply_adds / 2, active or clients
+    one, taking_part = _of_cnn(source.shape, source.classes), active or clients
     passes = config.passes_per_sample if isinstance(config, LocalTraining) else 3
     server = 0.0
     if isinstance(config, ServerDistillation):  # a model of width R has R² of the multiply-adds of a whole one
@@ -239,10 +250,24 @@ def _round_of_cnn(method: str, values: Mapping[str, Value], data_dir: str | None
     return taking_part * samples * passes * one, server * one
 
 
+@memoise
+def _of_cnn(shape: tuple[int, int, int], classes: int) -> float:
+    """The multiply-adds of one image through the model cnn."""
+    import torch
+
+    from trainables import models
+    from trainables.work import counting
+
+    with torch.no_grad(), counting() as counted:
+        models.build("cnn", shape, classes)(torch.zeros(2, *shape))
+    return counted.multiply_adds / 2
+
+
 def _is_possible(method: str, values: Mapping[str, Value]) -> bool:
     from trainables import registry
 
     try:
+        registry.declared(method)["model"].convert(values["model"])
         registry.possible(method, values)
     except UserError:
         return False

@@ -181,20 +181,52 @@ def test_all_methods_have_the_validation_share_that_a_search_would_take(tmp_path
         ({"model": "cnn"}, {"cnn"}),
         ({"set": ("clients=4", "fedprox.model=cnn2")}, {"lenet5", "cnn2"}),
         ({"set": ("clients=4", "local_steps=2")}, {"auto"}),
+        ({"methods": ("fedavg,dense",), "set": ("clients=4", "local_steps=1")}, {"lenet_code"}),
     ],
 )
 def test_all_methods_have_the_small_model_that_a_search_would_take(
     tmp_path: Path, changed: dict[str, Any], models: set[str]
 ) -> None:
-    """Else a round of the papers' cnn on images of 28 × 28 takes more than a small budget; DHF cannot have it."""
+    """Else a round of the papers' cnn on images of 28 × 28 takes more than a small budget; DHF cannot have it, and
+    DENSE only one that normalises batches."""
     own = write_toy(tmp_path, size=28)
     made = planned(tmp_path, own, **{"methods": ("fedavg,fedprox,dhf",), "set": ("clients=4",), **changed})
     assert {search.experiment.values["model"] for search in made.searches} == models
     told = [note for note in made.notes if note.startswith("Model ")]
-    assert [note.split(":")[0] for note in told] == (["Model lenet5"] if "lenet5" in models else [])
+    quick = models & {"lenet5", "lenet_code"}
+    assert [note.split(":")[0] for note in told] == [f"Model {name}" for name in quick]
     if models == {"lenet5"}:
         (left,) = made.record.excluded
         assert left.name == "dhf" and left.why.startswith("model must be one of") and "'lenet5'" in left.why
+
+
+@pytest.mark.parametrize(
+    ("methods", "steps", "dearest"),
+    [
+        ("fedavg,dfrd", 2, "dfrd"),  # FedAvg's clients compute 58 billion multiply-adds
+        ("fedkf,fedavg", 7, "fedkf"),  # and here 201
+        ("fedavg,fedprox", 17, None),
+        ("fedavg,dhf", 17, None),  # which could train no lenet5
+        ("server-side data-free", 1, "dfrd"),
+    ],
+)
+def test_the_dearest_of_the_methods_decides_which_model_all_have(
+    tmp_path: Path, methods: str, steps: int, dearest: str | None
+) -> None:
+    """By hand: 4 clients have 60 images each. FedKF's compute 8 passes of each, others 3. Of a family DENSE, which
+    needs batches that are normalised, is left out and does not count; it is dearer than DFRD."""
+    own = write_toy(tmp_path, size=28)
+    made = planned(tmp_path, own, methods=(methods,), set=("clients=4", f"local_steps={steps}"))
+    left = {one.name for one in made.record.excluded}
+    assert {search.experiment.values["model"] for search in made.searches} == {"lenet5" if dearest else "auto"}
+    assert left == ({"dense", "dhf"} if "server" in methods else {"dhf"} if "dhf" in methods else set())
+    told = [note for note in made.notes if note.startswith("Model ")]
+    assert len(told) == (dearest is not None)
+    if dearest is not None:
+        image = 9 * (28**2 * 1 * 64 + 14**2 * 64 * 128 + 7**2 * 128 * 256 + 3**2 * 256 * 512) + 512 * 4
+        clients = {"fedkf": 8}.get(dearest, 3) * 4 * 60 * steps * image / 1e9
+        assert f"the clients of a round of {dearest} would compute {clients:,.0f} billion multiply-adds" in told[0]
+        assert "takes lenet5 for all methods." in told[0]
 
 
 @pytest.mark.parametrize(("methods", "said"), [("fedavg,dfrd", 1), ("fedavg,fedprox", 0)])
