@@ -104,7 +104,7 @@ test-processors: $(INSTALLED)
 golden: $(INSTALLED)
 	@test -n "$(BASE)" || { echo "make golden needs BASE, the revision to compare with: make golden BASE=HEAD~1."; exit 2; }
 	@rm -rf .golden && mkdir .golden && git worktree prune && git worktree add --quiet --detach .golden/base "$(BASE)"
-	@$(BIN)/python scripts/golden.py record .golden/before --checkout .golden/base $(ONLY)
+	@$(BIN)/python scripts/golden.py record .golden/before $(ONLY) --checkout .golden/base
 	@$(BIN)/python scripts/golden.py record .golden/after $(ONLY)
 	@git worktree remove --force .golden/base
 	@$(BIN)/python scripts/golden.py compare .golden/before .golden/after

@@ -1,6 +1,6 @@
 """Golden runs: what a revision records, compared bit for bit with what this checkout records.
 
-    python scripts/golden.py record FOLDER [--checkout CHECKOUT] [NAME ...]    makes the runs, or some of them
+    python scripts/golden.py record FOLDER [NAME ...] [--checkout CHECKOUT]    makes the runs, or some of them
     python scripts/golden.py compare BEFORE AFTER                              says what differs; then exits with 1
     make golden BASE=REVISION                                                  both, of that revision and of this one
 

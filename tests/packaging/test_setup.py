@@ -48,6 +48,16 @@ def test_an_old_python_is_refused(checkout: Path) -> None:
     assert done.stderr.startswith("fedtune needs Python 3.11 or newer, got Python 3.9.1.")
 
 
+def test_some_of_the_golden_runs_are_made_of_both_revisions(checkout: Path) -> None:
+    """Names behind an option are none that argparse takes: `make golden ONLY=race` ended at once."""
+    told = call(checkout, "make", "--dry-run", "golden", "BASE=HEAD", "ONLY=race stranger").stdout
+    lines = re.findall(r"^\.venv/bin/python (scripts/golden\.py record .+)$", told, re.MULTILINE)
+    assert len(lines) == 2 and sum("--checkout" in line for line in lines) == 1
+    for line in lines:
+        done = call(checkout, sys.executable, *line.split())
+        assert done.returncode == 2 and "there is no run stranger; there are race, ei, " in done.stderr
+
+
 def bare(checkout: Path) -> Path:
     """A folder for PATH with what the script itself calls."""
     folder = checkout / "tools"
