@@ -11,6 +11,8 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,8 +29,10 @@ all rounds of a trial. The driver's own seconds pass on it as well: it answers o
 next round. They are seconds of the processor, so neither what else the machine computes nor waiting for the disk counts. *Busy* is the part of the
 slots' time that trials spend in rounds, until the last one has been proposed. What Ray itself needs for a report is not in these figures.
 """
-#: Slots, and trials for each.
-SIZES = {32: 8, 128: 3, 512: 1.5, 1024: 1.25}
+#: Slots and trials.
+SIZES = ((32, 256), (32, 10_000), (128, 384), (512, 768), (1024, 1280))
+#: A search of so many trials is a long one, whose last proposals have a goal of their own: the mean of so many.
+LONG, LAST = 10_000, 1000
 ROUNDS = 9
 #: Seconds of a round.
 SHORTEST, LONGEST = 10.0, 100.0
@@ -38,21 +42,43 @@ def run(quick: bool) -> Case:
     case = Case("slots", TITLE, TEXT, quick=quick)
     Driver(4, 6).run()  # imports, of which a search has the same number on any slots
     rows = []
-    for slots, each in ({4: 2} if quick else SIZES).items():
-        found = Driver(slots, round(slots * each)).run()
-        report, proposal = (1000 * statistics.fmean(found.took[name]) for name in ("report", "proposal"))
+    for slots, trials in ((4, 8),) if quick else SIZES:
+        found = Driver(slots, trials).run()
+        report, end, proposal = (1000 * statistics.fmean(found.took[name]) for name in ("report", "end", "proposal"))
         longest, busy = 1000 * max(found.took["proposal"]), 100 * found.busy()
-        end = 1000 * statistics.fmean(found.took["end"])
-        rows.append([slots, round(slots * each), report, end, proposal, longest, 1000 / report, busy, found.grown])
-        if slots == 32:
+        rows.append([slots, trials, report, end, proposal, longest, 1000 / report, busy, found.grown, found.study])
+        of = f"{slots} slots, {trials:,} trials" if trials == LONG else f"{slots} slots"
+        if trials == LONG:
+            last = 1000 * statistics.fmean(found.took["proposal"][-LAST:])
+            text = f"A proposal beside {slots} trials, mean of the last {LAST:,} of {LONG:,}"
+            case.goals.append(Goal(text, 50, last, least=False, unit=" ms"))
+        elif slots == 32:
             case.goals.append(Goal("A proposal beside 32 trials, mean", 50, proposal, least=False, unit=" ms"))
-        case.goals.append(Goal(f"Reports a second, {slots} slots", 200, 1000 / report))
-        case.goals.append(Goal(f"Busy while trials are left, {slots} slots", 95, busy, unit=" %"))
-        say(f"  {slots} slots: report {report:.2f} ms, end {end:.2f} ms, proposal {proposal:.1f} ms, busy {busy:.1f} %")
-    columns = ("slots", "trials", "ms per report", "per end", "per proposal", "longest", "reports/s", "busy, %", "MiB")
-    case.table("The driver of one search", columns, rows)
-    case.notes.append("MiB are what the driver's process has more at the end of the search than at its beginning.")
+        case.goals.append(Goal(f"Reports a second, {of}", 200, 1000 / report))
+        case.goals.append(Goal(f"Busy while trials are left, {of}", 95, busy, unit=" %"))
+        say(f"  {of}: report {report:.2f} ms, end {end:.2f} ms, proposal {proposal:.1f} ms, busy {busy:.1f} %")
+    columns = ("slots", "trials", "ms per report", "per end", "per proposal", "longest", "reports/s", "busy, %")
+    case.table("The driver of one search", (*columns, "MiB", "MiB of the study"), rows)
+    case.notes.append(
+        "MiB are what the driver's process has more at the end of the search than at its beginning, and what a process "
+        "has more when it has read the study of that search and nothing else. In the first are the notes of the clock: "
+        "when each round began and ended, and what each call took."
+    )
     return case
+
+
+def of_study(folder: Path) -> float:
+    """MiB that this process has more when it has read the study of a run."""
+    from fedtune.record.journal import StudyFile, create_study
+
+    with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as other:
+        create_study(Path(other), "empty", ["maximize"])
+        StudyFile(Path(other))  # imports
+    before = memory()["pss"]
+    study = StudyFile(folder)
+    grown = memory()["pss"] - before
+    assert study.trials()
+    return grown
 
 
 class Driver:
@@ -65,9 +91,9 @@ class Driver:
         self.now = self.last_proposal = 0.0
         self.running: list[tuple[float, str, int]] = []
         self.rounds: list[tuple[float, float]] = []
-        #: Seconds of the driver's calls by their kind, and MiB.
+        #: Seconds of the driver's calls by their kind; MiB of the driver, and of its study alone.
         self.took: dict[str, list[float]] = defaultdict(list)
-        self.grown = 0.0
+        self.grown = self.study = 0.0
         self.jobs: dict[str, Any] = {}
         self.lengths: dict[str, float] = {}
         self.curves: dict[str, dict[int, tuple[float, ...]]] = {}
@@ -98,6 +124,8 @@ class Driver:
                 self.drive(session)
                 self.grown = memory()["pss"] - before
             assert session.queue.finished and session.end.failure is None, session.end.failure
+            with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+                self.study = apart.submit(of_study, planned.folder).result()
         return self
 
     def planned(self, folder: Path) -> Any:

@@ -80,7 +80,8 @@ class Queue:
         self._numbers = {at: number for number, at in enumerate(self._order)}
         #: What has happened so far. It changes with this queue; decisions only read it.
         self.history = History(self.parts, self._trials, self._order, allocation)
-        self._reported = [curve(trial) for _, trial in found]
+        #: What is known by round of those that have not ended.
+        self._reported = [{} if trial.state.is_finished() else curve(trial) for _, trial in found]
         #: Trials to go on with, before anything new: left running by a driver that ended, or put back here.
         self._waiting = {number for number, (_, trial) in enumerate(found) if trial.state.name == "RUNNING"}
         #: What was proposed and not begun yet; None after any change.
@@ -236,7 +237,7 @@ class Queue:
         place, own = self._order[number]
         trial = self._studies[place].trial(own)
         self._trials[place][own] = trial
-        self._reported[number] = curve(trial)
+        self._reported[number] = {} if trial.state.is_finished() else curve(trial)
         self._next = None
 
     # -- trials whose results are there already --------------------------------------------------------------------
