@@ -39,11 +39,12 @@ from search_spaces.errors import Shown, UserError, sentence, unknown
 #: No recipe, as nothing is drawn: see `natural`.
 NATURAL = "natural"
 DRAWS = 10_000
-#: Tables of so many rows together are drawn at most, where that is fewer than `DRAWS` tables.
-ROWS = 1_000_000
-#: Of so many clients `dir_client` draws each client's samples at once, of more one after the other: the distribution is
-#: the same, the time of the former grows with clients times samples. Of so many `dir_dominant` draws whole tables
-#: again, of more the blocks that do not pass.
+#: Tables of so many entries together are drawn at most, where that is fewer than `DRAWS` tables; what has fewer than
+#: `USUAL` classes counts as if it had these.
+ENTRIES, USUAL = 10_000_000, 10
+#: Of so many clients `DRAWS` tables are drawn whatever the classes; `dir_client` draws a key for every sample that is
+#: left, and of more clients waiting times: the distribution is the same, the time of the former grows with clients
+#: times samples; and `dir_dominant` draws whole tables again, of more clients the blocks that do not pass.
 FEW = 100
 #: Blocks of so many rows together `dir_dominant` draws again at most.
 ROWS_AGAIN = 100_000
@@ -202,7 +203,8 @@ def _first_or_best(draw: Recipe, task: Task, minimum: int, rng: np.random.Genera
     """The first table drawn in which every client has the minimum, or of all that are drawn the one that misses least;
     None where the recipe gave none."""
     best, least = None, task.total
-    for _ in range(max(1, min(DRAWS, ROWS // task.clients))):
+    entries = task.clients * max(len(task.sizes), USUAL)
+    for _ in range(DRAWS if task.clients <= FEW else max(1, min(DRAWS, ENTRIES // entries))):
         counts = draw(task, rng)
         if counts is None:
             continue
@@ -286,7 +288,7 @@ def dir_client(task: Task, rng: np.random.Generator) -> Counts:
     left, rows = task.sizes.copy(), []
     for share in task.equal_shares():
         shares = rng.dirichlet(np.full(len(left), task.omega))
-        row = _at_once(left, shares, share, rng) if task.clients <= FEW else _in_succession(left, shares, share, rng)
+        row = _at_once(left, shares, share, rng) if task.clients <= FEW else _by_waiting_times(left, shares, share, rng)
         rows.append(row)
         left = left - row
     return np.stack(rows)
@@ -304,20 +306,20 @@ def _at_once(left: Counts, shares: NDArray[np.float64], count: int, rng: np.rand
     return np.bincount(pool[order[:count]], minlength=len(left))
 
 
-def _in_succession(left: Counts, shares: NDArray[np.float64], count: int, rng: np.random.Generator) -> Counts:
-    """The same distribution, sample after sample: its time grows with `count` alone."""
-    rest, taken = left.copy(), np.zeros_like(left)
-    for number in rng.random(count):
-        weight = rest * shares
-        if not weight.any():
-            weight = rest.astype(np.float64)
-        above = weight.cumsum()
-        label = int(np.searchsorted(above, number * above[-1], side="right"))
-        if label == len(rest):  # the product was rounded up to the sum
-            label = int(weight.nonzero()[0][-1])
-        rest[label] -= 1
-        taken[label] += 1
-    return taken
+def _by_waiting_times(left: Counts, shares: NDArray[np.float64], count: int, rng: np.random.Generator) -> Counts:
+    """The same distribution, in a time that grows with `count`: the samples of a class wait exponentially, at the rate
+    of its share, and those that wait least are taken. The k-th of n has waited Σ_{j<k} E_j / (n - j) over the share,
+    with E_j of mean 1. What then is missing comes uniformly from the classes without a share."""
+    if count == 0:
+        return np.zeros_like(left)
+    place = np.arange(count)
+    waits = rng.standard_exponential((len(left), count)) / np.maximum(left[:, None] - place, 1)
+    with np.errstate(divide="ignore"):  # logarithms, as shares may be as small as numbers are
+        key = np.log(waits.cumsum(axis=1)) - np.log(shares)[:, None]
+    key[place >= left[:, None]] = np.inf
+    first = np.argpartition(key, count - 1, axis=None)[:count]
+    taken = np.bincount(first[np.isfinite(key.flat[first])] // count, minlength=len(left))
+    return taken + rng.multivariate_hypergeometric(left - taken, count - int(taken.sum()))
 
 
 def dir_dominant(task: Task, rng: np.random.Generator) -> Counts:

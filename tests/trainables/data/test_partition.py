@@ -163,14 +163,17 @@ def test_dir_client_draws_by_class_weight_without_replacement() -> None:
 
 
 def test_dir_client_of_many_clients_draws_from_the_same_distribution() -> None:
-    """Sample after sample gives Wallenius' noncentral hypergeometric distribution, as one weighted draw does."""
+    """Waiting times give Wallenius' noncentral hypergeometric distribution, as one weighted draw does."""
     left, shares, rng = np.array([30, 0, 20]), np.array([0.75, 0.0, 0.25]), np.random.default_rng(0)
-    drawn = np.array([module._in_succession(left, shares, 25, rng)[0] for _ in range(2_000)])
+    drawn = np.array([module._by_waiting_times(left, shares, 25, rng)[0] for _ in range(2_000)])
     exact = nchypergeom_wallenius(50, 30, 25, 3.0)
     assert abs(drawn.mean() - exact.mean()) < 4 * exact.std() / math.sqrt(len(drawn))
     assert drawn.var() == pytest.approx(exact.var(), rel=4 * math.sqrt(2 / len(drawn)))
     # Where what has weight is used up, the rest comes from the other classes.
-    assert module._in_succession(left, np.array([1.0, 0.0, 0.0]), 37, rng).tolist() == [30, 0, 7]
+    assert module._by_waiting_times(left, np.array([1.0, 0.0, 0.0]), 37, rng).tolist() == [30, 0, 7]
+    # A class of a share that is smaller by far comes after all others that have one, and before those that have none.
+    assert module._by_waiting_times(np.array([30, 5, 20]), np.array([1.0, 5e-324, 0.0]), 37, rng).tolist() == [30, 5, 2]
+    assert module._by_waiting_times(left, shares, 0, rng).tolist() == [0, 0, 0]
     held = table(partition("dir_client", labels(), module.FEW + 1, classes=10, rng=rng, min_size=1), labels(), 10)
     assert held.sum(axis=0).tolist() == [60] * 10 and set(held.sum(axis=1)) == {5, 6}
 
@@ -488,8 +491,10 @@ def test_the_more_clients_the_fewer_tables_are_drawn(monkeypatch: pytest.MonkeyP
         return counts
 
     monkeypatch.setitem(RECIPES, "dir_class", noting)
-    partition("dir_class", labels(10, 600), 400, classes=10, rng=np.random.default_rng(0), omega=0.1)
-    assert len(calls) == 2500
+    for classes, clients, tables in ((10, 400, 2500), (3, 400, 2500), (40, 400, 625), (40, 100, 10_000)):
+        calls.clear()
+        partition("dir_class", labels(classes, 6000 // classes), clients, classes=classes, rng=np.random.default_rng(0))
+        assert len(calls) == tables
 
 
 def test_a_table_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
