@@ -32,7 +32,7 @@ from search_spaces.errors import UserError, nearest, sentence, unknown
 SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 Kind = Literal["real", "integer", "choice", "flag", "text"]
-Work = Literal["", "steps", "samples"]
+Work = Literal["", "alternations", "steps", "samples"]
 Value = float | int | str | bool
 
 _METADATA = "fedtune.parameter"
@@ -66,8 +66,9 @@ class Parameter:
     #: Whether it is a condition of the experiment (data, clients, their number), under which methods are compared, and
     #: nothing that a method could be tuned by.
     condition: bool = False
-    #: Of a server's work: how many `steps` it takes, or how many `samples` each of these has. What a round costs is
-    #: concluded from a server's work with fewer of both (`fedtune.planning.estimate`).
+    #: Of a server's work: how many `steps` of a kind it takes, how many `samples` each of these has, or how many
+    #: `alternations` there are of all kinds of steps. What a round costs is concluded from a server's work with fewer
+    #: of each (`fedtune.planning.short_round`).
     work: Work = ""
 
     @property

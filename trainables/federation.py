@@ -7,7 +7,7 @@ method's functions, which see nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 import torch
@@ -320,6 +320,15 @@ class ClientData:
         return normalise(self.images[self.indices[chosen]].to(self.device), self.mean, self.std), self.y[chosen].to(
             self.device
         )
+
+    def some(self, samples: int) -> ClientData:
+        """The client with about so many of its samples, spread over its classes, of each of which one is left."""
+        if samples >= len(self):
+            return self
+        order = self.y.argsort(stable=True)
+        first = torch.cat([torch.ones(1, dtype=torch.bool), self.y[order].diff() != 0])
+        kept = torch.cat([order[first], order[torch.arange(samples) * len(self) // samples]]).unique()
+        return replace(self, indices=self.indices[kept], y=self.y[kept])
 
     def label_counts(self) -> Tensor:
         """Class histogram of the whole local training set, `(C,)`."""

@@ -176,7 +176,8 @@ def _pace(found: Estimate) -> None:
     tables.say(
         f"{e.concurrency} at the same time with {e.cpus_per_trial:g} core{'s' * (e.cpus_per_trial != 1)}{share} each."
     )
-    how = f" from its first steps, give or take {100 * found.error:.0f} %" if found.error else ""
+    parts = "its first steps and some of its samples"
+    how = f" from {parts}, give or take {100 * found.error:.0f} %" if found.error else ""
     tables.say(
         f"Measured here{how}: a round of one configuration in the middle of the space takes "
         f"{'about ' if how else ''}{found.round_seconds:.2f} s for one seed. "

@@ -75,7 +75,8 @@ def preflight(
         # One step of a client, and one of the server, is enough, where the method may take so few; and of large data
         # some samples to measure on.
         declared = registry.declared(method)
-        steps = {key: 1 for key, p in declared.items() if p.work == "steps" and anywhere.values.get(key)}
+        counts = ("alternations", "steps")
+        steps = {key: 1 for key, p in declared.items() if p.work in counts and anywhere.values.get(key)}
         shorter = anywhere
         for few in ({"local_steps": 1, "local_epochs": 0}, steps, *({key: value} for key, value in fewer.items())):
             with contextlib.suppress(UserError):

@@ -1,7 +1,7 @@
 """How long what is left of a figure or table takes on this machine.
 
 A round costs what rounds of the same row took that the folder holds. Of a row that has none a few are timed now, or the
-first steps of one. The small form on the embedded digits declares what its rounds cost, so that nothing of it is timed.
+parts of one. The small form on the embedded digits declares what its rounds cost, so that nothing of it is timed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 from analysis.runs import Run
 from analysis.runs import load_run as load
 from fedtune.console.progress import duration
-from fedtune.planning.estimate import START_UP, Known, taking_part, timed_cost
+from fedtune.planning.estimate import START_UP, timed_cost
 from fedtune.planning.plan import placement
 from fedtune.planning.reproduction import PlannedRun, ReproductionPlan
+from fedtune.planning.short_round import Known, taking_part
 from search_spaces.errors import UserError
 
 #: Where fewer rounds of a row are left, timing two or three of them would take a tenth as long as all, or longer.

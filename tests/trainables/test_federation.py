@@ -87,6 +87,14 @@ def test_a_batch_has_the_chosen_samples_of_the_client() -> None:
     assert len(data) == 4 and data.label_counts().tolist() == [1, 0, 2, 1]
 
 
+def test_some_samples_are_spread_over_classes_and_leave_one_of_each() -> None:
+    whole = client(list(range(9)), [0, 1, 0, 0, 2, 0, 0, 1, 0])
+    some = whole.some(3)
+    # By class the samples are 0, 2, 3, 5, 6, 8 | 1, 7 | 4: every third, and the first of each class.
+    assert some.indices.tolist() == [0, 1, 4, 5] and some.y.tolist() == [0, 1, 2, 0]
+    assert whole.some(9) is whole and whole.some(1).y.tolist() == [0, 1, 2]
+
+
 def test_samples_of_several_clients_are_gathered_each_at_its_own_places() -> None:
     one, two = client([9, 2, 0, 7], [3, 0, 2, 2]), client([1, 5, 10, 4], [1, 1, 0, 3])
     chosen = torch.tensor([[0, 2, 3], [3, 3, 1]])

@@ -37,7 +37,7 @@ class ServerDistillation:
         doc="Alternations of generator and distillation phase per round.",
         source="DFRD code",
         tune=(1, 50),
-        work="steps",
+        work="alternations",
     )
     gen_steps: int = integer(
         2,
