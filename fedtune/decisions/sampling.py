@@ -46,7 +46,8 @@ def spread(space: Space, seed: int, number: int) -> dict[str, Value]:
     if not keys:
         return {}
     sequence = qmc.Halton(len(keys), scramble=True, seed=generator(seed, 0, "spread").getrandbits(63))
-    unit = dict(zip(keys, map(float, sequence.fast_forward(number).random(1)[0]), strict=True))
+    sequence.num_generated = number  # `fast_forward` would draw all points before it
+    unit = dict(zip(keys, map(float, sequence.random(1)[0]), strict=True))
 
     def option(dimension: Dimension) -> Value:
         options = dimension.values()

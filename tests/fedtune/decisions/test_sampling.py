@@ -7,7 +7,7 @@ import math
 import random
 
 import pytest
-from scipy.stats import chisquare, kstest
+from scipy.stats import chisquare, kstest, qmc
 
 from fedtune.decisions.sampling import drawn, ends, generator, spread, uniform
 from search_spaces.dimension import Dimension
@@ -79,6 +79,16 @@ def test_draws_are_uniform_on_the_scale_and_under_their_option() -> None:
 def box(d: int) -> Space:
     keys = [f"x{i}" for i in range(d)]
     return Space("box", "toy", {k: Dimension(Parameter(k, "real", 0.5, "", low=0.0, high=1.0), 0.0, 1.0) for k in keys})
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 300])
+def test_a_point_of_the_sequence_is_drawn_without_those_before_it(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As SciPy draws it after all of them, to the last bit: 10,000 points took some 3 ms of every proposal."""
+    whole = qmc.Halton(3, scramble=True, seed=generator(5, 0, "spread").getrandbits(63)).random(number + 1)
+    drawn, random_ = [], qmc.Halton.random
+    monkeypatch.setattr(qmc.Halton, "random", lambda self, n=1, **given: drawn.append(n) or random_(self, n, **given))
+    assert [*spread(box(3), 5, number).values()] == whole[number].tolist()
+    assert drawn == [1]
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])
