@@ -175,7 +175,7 @@ class Median:
 class Earlier:
     """What earlier trials had in the rounds in which a scheduler compares, each round's values in order."""
 
-    def __init__(self, scheduler: str, *, rounds: int, grace: int, reduction: int) -> None:
+    def __init__(self, scheduler: str, rounds: int, grace: int, reduction: int) -> None:
         """rounds: planned for a trial; grace: no trial is stopped before it."""
         if scheduler not in SCHEDULERS:
             raise ValueError(f"scheduler {scheduler!r}")

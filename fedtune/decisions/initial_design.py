@@ -18,9 +18,9 @@ of its own, and other samplers were not measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.runs.race import first_of, is_repeated
 from analysis.runs.trials import origin
@@ -30,7 +30,6 @@ from search_spaces import run_folder
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from fedtune.decisions.history import Part
     from fedtune.record.experiment import Experiment
 
 #: So many trials at most, one of so many that the search has, and the rounds of so many federations.
@@ -102,9 +101,12 @@ class FirstSeeds:
     """Every configuration once, on its first seed, as later trials are compared with it: the trial of the design, or
     the one by which it ran to its end; by the condition that it ran under."""
 
-    def __init__(self, part: Part, trials: Mapping[int, FrozenTrial]) -> None:
-        """trials: all of the run, by number."""
-        self._part, self._trials = part, trials
+    def __init__(
+        self, trials: Mapping[int, FrozenTrial], conditions: Collection[str], signs: Sequence[int], *given: Any
+    ) -> None:
+        """trials: all of the run, by number. conditions: names of the parameters that are no part of a configuration.
+        signs: by metric 1 where more is better, -1 where less is. given: what `Earlier` is made with."""
+        self._trials, self._conditions, self._signs, self._given = trials, conditions, signs, given
         self._under: dict[object, Earlier] = {}
 
     def add(self, trial: FrozenTrial) -> None:
@@ -121,14 +123,13 @@ class FirstSeeds:
         return self._earlier(trial).rule()
 
     def _earlier(self, trial: FrozenTrial) -> Earlier:
-        e, condition = self._part.experiment, tuple(sorted(self._part.space.condition_of(trial.params).items()))
+        condition = tuple((name, trial.params[name]) for name in self._conditions if name in trial.params)
         if condition not in self._under:
-            rounds, grace, reduction = e.rounds, e.grace, e.reduction_factor
-            self._under[condition] = Earlier(e.scheduler, rounds=rounds, grace=grace, reduction=reduction)
+            self._under[condition] = Earlier(*self._given)
         return self._under[condition]
 
     def _curve(self, trial: FrozenTrial) -> LearningCurve:
-        return LearningCurve.of(trial, self._part.experiment.signs)
+        return LearningCurve.of(trial, self._signs)
 
 
 def compared(known: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:

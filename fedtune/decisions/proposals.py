@@ -48,8 +48,7 @@ def _configuration(history: History, place: int) -> Next | Answer:
     e, number = part.experiment, len(begun)
     if number >= e.trials:
         return DONE
-    seen = history.seen(place, number)
-    if seen is None:
+    if (seen := history.seen(place, number)) is None:
         return WAIT
     further = history.kept.tally(place, history.first(place, number), race.FurtherSeeds, history.trials[place])
     if (again := initial_design.going_on(begun, seen, e, further.repeated)) is not None:
@@ -81,8 +80,7 @@ def _federation(history: History, place: int) -> Next | Answer:
         if rivals := history.kept.tally(place, before, confirmation.Rivals, e.signs[0]).numbers:
             confirmed = begun[rivals[(number - before.end) % len(rivals)]]
             return _one_seed(history, place, confirmed, {run_folder.CONFIRMS: True})
-    seen = history.seen(place, number)
-    if seen is None:
+    if (seen := history.seen(place, number)) is None:
         return WAIT
     if (again := initial_design.going_on(begun, seen, e, further.repeated)) is not None:
         return next_trial(history, place, begun[again], {run_folder.OF: again, "seed": begun[again].user_attrs["seed"]})
@@ -124,6 +122,7 @@ def stop_rule(history: History, place: int, number: int) -> Rule:
         return method_allocation.rule(allocation, place, curves, e.grace, e.reduction_factor)
     # A method is judged by its paper's values, so these always run to their end.
     known = seen if allocation is None else history.first(place, 0)
-    found = history.kept.tally(place, known, initial_design.FirstSeeds, part, history.trials[place]).rule(trial)
+    given = history.trials[place], part.space.vary.keys(), e.signs, e.scheduler, e.rounds, e.grace, e.reduction_factor
+    found = history.kept.tally(place, known, initial_design.FirstSeeds, *given).rule(trial)
     before = trial.user_attrs.get(run_folder.WENT_ON)
     return Later(before, found) if isinstance(before, int) else found

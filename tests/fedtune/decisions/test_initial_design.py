@@ -16,7 +16,6 @@ from analysis.runs.race import first_of, is_repeated
 from fedtune.decisions import initial_design
 from fedtune.decisions.confirmation import confirms
 from fedtune.decisions.early_stopping import Median, default_grace
-from fedtune.decisions.history import Part
 from fedtune.decisions.initial_design import First, FirstSeeds, compared, last_round, size, without
 from fedtune.decisions.sampling import spread
 from fedtune.record.experiment import search_seeds
@@ -157,7 +156,7 @@ def test_the_design_ends_with_what_the_sampler_proposes(tmp_path: Path) -> None:
     assert [trials[n].params == points[n] for n in range(1, 6)] == [True, True, True, True, False]
 
 
-def test_later_trials_are_compared_with_those_that_went_on_once(tmp_path: Path) -> None:
+def test_later_trials_are_compared_with_those_that_went_on_once() -> None:
     """Means over two rounds: 0, 0.05, …, 0.2 of five trials of the design. Of the last one's configuration 0.45 counts
     in place of 0.2 once it has run to its end, and a further seed of it never does."""
     design = [trial(n, n / 10) for n in range(5)]
@@ -166,15 +165,15 @@ def test_later_trials_are_compared_with_those_that_went_on_once(tmp_path: Path) 
     begun = dict(enumerate([*design, again, further, trial(7, 0.6)]))
     for one in begun.values():
         one.user_attrs["rounds"] = 2
-    made = experiment(tmp_path / "run", **SEARCH | {"scheduler": "median", "rounds": 3, "grace": 2})
-    found = FirstSeeds(Part(tmp_path, made, space()), begun)
+    given = (), (1,), "median", 3, 2, 3
+    found = FirstSeeds(begun, *given)
     medians = []
     for one in begun.values():
         found.add(one)
         rule = found.rule(one)
         medians.append(rule.medians.get(2) if isinstance(rule, Median) else None)
     assert medians == [None, None, *map(pytest.approx, [0.05, 0.075, 0.1, 0.1, 0.1, (0.1 + 0.15) / 2])]
-    without_it = FirstSeeds(Part(tmp_path, made, space()), begun)
+    without_it = FirstSeeds(begun, *given)
     for number in (0, 3, 4, 5, 6):
         without_it.add(begun[number])
     assert without_it.rule(again) == Median({2: pytest.approx(0.15)})
