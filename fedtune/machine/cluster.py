@@ -437,13 +437,13 @@ def _nothing_there(address: str, why: str) -> str:
 
 def _join(address: str) -> str:
     """What another process tells that has joined. Raises `UserError` where it cannot."""
-    process = _trying.pop(address, None) or _try(address)
-    try:
-        told, said = process.communicate(timeout=JOIN)
-    except subprocess.TimeoutExpired as error:
-        raise UserError(_nothing_there(address, f"no answer within {JOIN:.0f} s")) from error
-    finally:
-        process.kill()
+    with _trying.pop(address, None) or _try(address) as process:
+        try:
+            told, said = process.communicate(timeout=JOIN)
+        except subprocess.TimeoutExpired as error:
+            raise UserError(_nothing_there(address, f"no answer within {JOIN:.0f} s")) from error
+        finally:
+            process.kill()
     if process.returncode:
         raise UserError(cannot_join(address, _said(said)))
     return told.splitlines()[-1]
