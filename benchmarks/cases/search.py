@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from analysis.runs import load_run
 from benchmarks import standin
 from benchmarks.cases.client_round import federation
 from benchmarks.images import kinds
@@ -134,7 +135,7 @@ def trained(case: Case, folder: Path, of: str, *, trials: int, rounds: int, turn
             before = processes.run(["a", "b"])[0]
             options = asked | {"metric": "test_global_accuracy", "name": f"{of}-{turn}"}
             whole.append(search(f"search, {of}: {trials} trials", folder, real=True, options=options)["seconds"])
-            own.append(of_rounds(folder / f"{of}-{turn}") / 2)
+            own.append(float(load_run(folder / f"{of}-{turn}").rounds["seconds"].sum()) / 2)
             bare.append(before + processes.run(["a", "b"])[0])
             told = f"bare {bare[-1]:.1f} s, search {whole[-1]:.1f} s, its rounds {own[-1]:.1f} s"
             say(f"  search, {of}: {turn + 1}/{turns}: {told}")
@@ -149,12 +150,6 @@ def trained(case: Case, folder: Path, of: str, *, trials: int, rounds: int, turn
     )
     title, more = f"Search of LeNet-5 over its own rounds, {of}", 100 / ratio(own, whole) - 100
     case.goals.append(Goal(title, MUST, more, least=False, unit=" %"))
-
-
-def of_rounds(run: Path) -> float:
-    """Seconds of all rounds of all trials of a run, as these have them."""
-    rows = [json.loads(line) for file in run.glob("trials/*/rounds.jsonl") for line in file.read_text().splitlines()]
-    return float(sum(row["seconds"] for row in rows))
 
 
 def under_way(diary: Path) -> float:
