@@ -4,8 +4,9 @@
     python scripts/golden.py compare BEFORE AFTER                              says what differs; then exits with 1
     make golden BASE=REVISION                                                  both, of that revision and of this one
 
-Every command that trains is among them, every sampler, a race, a federation of several conditions, a run that was
-killed and resumed, and runs that were extended. Compared are each trial's configuration and rounds, and what `status`
+Every command that trains is among them, every sampler, a search that ends with a confirmation, one by arrival (on one
+slot, as on more the same seed may give other trials), a race, a federation of several conditions, a run that was killed
+and resumed, and runs that were extended. Compared are each trial's configuration and rounds, and what `status`
 and `export` say of each run, without what depends on the clock. Nothing is kept from one version of a library or one
 kind of processor to the next: both sides are made on the machine that compares them.
 """
@@ -34,6 +35,8 @@ SEARCH = (*TINY, "--rounds", "4", "--trials", "6")
 RUNS: dict[str, list[tuple[str, ...]]] = {
     "race": [("search", "fedprox", *SEARCH, "--seeds", "2")],
     "ei": [("search", "fedprox", *SEARCH, "--no-race", "--sampler", "ei")],
+    "confirmed": [("search", "fedprox", *TINY, "--rounds", "4", "--trials", "12")],
+    "arrival": [("search", "fedprox", *SEARCH, "--no-race", "--order", "arrival", "--slots", "1")],
     "tpe": [("search", "dfrd", "--space", "alpha_lambda", *SEARCH, "--no-race", "--sampler", "tpe", "--rounds", "2")],
     "random": [("search", "fedprox", *SEARCH, "--no-race", "--sampler", "random", "--scheduler", "median")],
     "cmaes": [("search", "fedprox", *SEARCH, "--no-race", "--sampler", "cmaes")],
