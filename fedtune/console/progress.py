@@ -67,7 +67,7 @@ class ProgressDisplay:
     running: dict[int, Running] = field(default_factory=dict)
     #: Under the condition where there was a new one last.
     best: tuple[int, tuple[float, ...], Mapping[str, Value]] | None = None
-    #: The values of all trials that ran to their end.
+    #: Of a final run the values of all trials that ran to their end.
     values: list[tuple[float, ...]] = field(default_factory=list)
     #: The conditions of the experiment, by key.
     varied: Collection[str] = ()
@@ -109,6 +109,7 @@ class ProgressDisplay:
                 return
             if round_ > trial.round:
                 self._ticks.append(time.monotonic())
+                self._forget(self._ticks[-1])
             trial.round = round_
             if values is not None:
                 trial.metrics = tuple(values)
@@ -158,7 +159,8 @@ class ProgressDisplay:
             self._consider(number, values, params)
 
     def _consider(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> None:
-        self.values.append(tuple(values))
+        if self._is_final:
+            self.values.append(tuple(values))
         sign = self.experiment.signs[0]
         # Of two equal trials the earlier one is the best, in whichever order they ended.
         best = self._bests.get(condition := self._condition(params))
@@ -272,11 +274,15 @@ class ProgressDisplay:
     def rate(self) -> float:
         """Rounds per second over the last `WINDOW` seconds; 0 while too few have ended."""
         now = time.monotonic()
-        while self._ticks and now - self._ticks[0] > WINDOW:
-            self._ticks.popleft()
+        self._forget(now)
         if len(self._ticks) < 2:
             return 0.0
         return (len(self._ticks) - 1) / max(1e-9, now - self._ticks[0])
+
+    def _forget(self, now: float) -> None:
+        """Lets go of the rounds that ended before the last `WINDOW` seconds."""
+        while self._ticks and now - self._ticks[0] > WINDOW:
+            self._ticks.popleft()
 
     def _speed(self) -> str:
         rate, left = self.rate(), self._left()

@@ -77,11 +77,10 @@ class Queue:
         shared = allocation is not None
         found.sort(key=lambda item: (item[1].user_attrs[run_folder.PLACE] if shared else item[1].number, item[0]))
         self._order = [(place, trial.number) for place, trial in found]
-        self._numbers = {at: number for number, at in enumerate(self._order)}
         #: What has happened so far. It changes with this queue; decisions only read it.
         self.history = History(self.parts, self._trials, self._order, allocation)
         #: What is known by round of those that have not ended.
-        self._reported = [{} if trial.state.is_finished() else curve(trial) for _, trial in found]
+        self._reported = {n: curve(trial) for n, (_, trial) in enumerate(found) if not trial.state.is_finished()}
         #: Trials to go on with, before anything new: left running by a driver that ended, or put back here.
         self._waiting = {number for number, (_, trial) in enumerate(found) if trial.state.name == "RUNNING"}
         #: What was proposed and not begun yet; None after any change.
@@ -115,8 +114,8 @@ class Queue:
 
     def damaged(self) -> list[int]:
         """The trials that have ended and are to be computed again (`fedtune.execution.outcome`)."""
-        found = [damaged(part.folder, part.experiment, self.history.of(n)) for n, part in enumerate(self.parts)]
-        return [self._numbers[place, own] for place, numbers in enumerate(found) for own in numbers]
+        found = [{*damaged(part.folder, part.experiment, self.history.of(n))} for n, part in enumerate(self.parts)]
+        return [number for number, (place, own) in enumerate(self._order) if own in found[place]]
 
     def propose(self) -> Proposal | None:
         """The next trial; None while it has to wait for others, or when there is none left (`exhausted`)."""
@@ -169,13 +168,11 @@ class Queue:
 
     def _begin(self, found: Next) -> int:
         """Writes a trial, which runs from now on, and returns its number."""
-        at = found.part, len(self._trials[found.part])
         if self._clock is not None:
             found.trial.set_user_attr(run_folder.BEGAN, self._clock.reading())
         self._studies[found.part].add(found.trial)
-        number = self._numbers[at] = len(self._order)
-        self._order.append(at)
-        self._reported.append({})
+        number = len(self._order)
+        self._order.append((found.part, len(self._trials[found.part])))
         self._remember(number)
         return number
 
@@ -185,7 +182,7 @@ class Queue:
         """A round's values. Reporting a round twice, an unmeasured one, or one of a trial that is computed again after
         its end changes nothing. (Optuna keeps curves for one metric only; those of several are written with the trial's
         end.)"""
-        if values is None or round_ in self._reported[number] or self.trial(number).state.is_finished():
+        if values is None or self.trial(number).state.is_finished() or round_ in self._reported[number]:
             return
         place, own = self._order[number]
         if len(values) == 1:
@@ -237,7 +234,9 @@ class Queue:
         place, own = self._order[number]
         trial = self._studies[place].trial(own)
         self._trials[place][own] = trial
-        self._reported[number] = {} if trial.state.is_finished() else curve(trial)
+        self._reported.pop(number, None)
+        if not trial.state.is_finished():
+            self._reported[number] = curve(trial)
         self._next = None
 
     # -- trials whose results are there already --------------------------------------------------------------------
@@ -246,9 +245,10 @@ class Queue:
         """Ends every trial whose result was taken from an earlier run and that the study does not hold yet. Its rounds
         are in the run directory (`fedtune.record.run_directory`). A driver that is killed in between leaves the rest to
         the next one."""
+        numbers = {at: number for number, at in enumerate(self._order)}
         for place, part in enumerate(self.parts):
             for own in range(part.experiment.taken):
-                number = self._numbers.get((place, own))
+                number = numbers.get((place, own))
                 if number is not None and self.trial(number).state.is_finished():
                     continue
                 ending = taken_result(part, own)

@@ -300,6 +300,7 @@ class TuneSession(UnsavedSearcher):
                     f"go on with `{self.end.lost.again}`."
                 )
             self.queue.tidy(number)
+            self._retries.end(number)
         trial = self.queue.trial(number)
         for tracker in self.trackers:
             tracker.end(number, failed=trial.state.name == "FAIL")

@@ -107,6 +107,12 @@ class Retries:
         self._found[number].append(died)
         return died
 
+    def end(self, number: int) -> None:
+        """Lets go of a trial that has ended: of its process, of its deaths and of its share."""
+        self._begun.pop(number, None)
+        self._found.pop(number, None)
+        self._shares.end(number)
+
     def _counts(self, folder: Path) -> tuple[int, int]:
         return crashes(folder / run_folder.LOG), memory_kills()
 

@@ -186,6 +186,10 @@ class Shares:
         if not self._awaited:
             self._passed = 0
 
+    def end(self, number: int) -> None:
+        """A trial has ended, and its share is asked for no more."""
+        self._of.pop(number, None)
+
     def _within(self, larger: Share | None) -> Share:
         """The share, of which there may be less on these machines."""
         if larger is None:

@@ -124,6 +124,13 @@ def dies(deaths: Retries, folder: Path, round_: int, said: str = "", log: str = 
     return died
 
 
+def test_of_a_trial_that_has_ended_nothing_is_noted_any_more(tmp_path: Path) -> None:
+    deaths = alone()
+    dies(deaths, tmp_path, 2)
+    deaths.end(4)
+    assert not deaths._begun and not deaths._found and not deaths._shares._of
+
+
 @pytest.mark.parametrize(
     ("said", "log", "error"),
     [
