@@ -56,7 +56,7 @@ class Measured:
     the trial it belongs to. Of a trial over several seeds that was stopped early, all of them, and their mean.
     `curve`: its values by round, signed as well, as far as they are known."""
 
-    configuration: tuple[tuple[str, object], ...]
+    configuration: tuple[object, ...]
     seeds: tuple[int, ...]
     value: float
     trial: FrozenTrial

@@ -26,6 +26,7 @@ on, as unsure as that is. `analysis.estimate.ends` has both. What one says that 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -314,9 +315,9 @@ def _shares(found: Sequence[Measured]) -> Floats:
     return shares
 
 
-def configuration(trial: FrozenTrial) -> tuple[tuple[str, object], ...]:
-    """What trials of the same configuration have in common: their parameters, in one order."""
-    return tuple(sorted(trial.params.items()))
+def configuration(trial: FrozenTrial) -> tuple[object, ...]:
+    """What trials of the same configuration have in common: their parameters in one order, each after its name."""
+    return tuple(itertools.chain.from_iterable(sorted(trial.params.items())))
 
 
 def missed_target(trial: FrozenTrial) -> bool:

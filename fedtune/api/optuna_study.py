@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PART = 2045
 #: As `analysis.estimate.configuration` has it.
-Configuration = tuple[tuple[str, object], ...]
+Configuration = tuple[object, ...]
 
 
 def trials(run: Run, names: Mapping[str, str] | None = None) -> list[FrozenTrial]:

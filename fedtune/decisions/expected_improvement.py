@@ -255,7 +255,7 @@ def _drawn(
 def _key(params: Mapping[str, Any]) -> object:
     """What values by name have in common with equal ones: samplers write a number between steps in different ways."""
     rounded = [(name, float(f"{value:.12g}") if isinstance(value, float) else value) for name, value in params.items()]
-    return tuple(sorted(rounded))
+    return tuple(itertools.chain.from_iterable(sorted(rounded)))
 
 
 @on_one_thread

@@ -81,8 +81,8 @@ def _by_kept(history: History, place: int, seen: Seen, most: int) -> list[Frozen
     part, begun = history.parts[place], history.first(place, len(history.trials[place]))
     sign, conditions = part.experiment.signs[0], part.space.vary.keys()
     had = history.kept.tally(place, begun, Tried, conditions)
-    told = history.kept.tally(place, seen, Told, sign, conditions)
-    if part.crossed.several or part.experiment.initial and told.complete < 2:
+    told = None if part.crossed.several else history.kept.tally(place, seen, Told, sign, conditions)
+    if told is None or part.experiment.initial and told.complete < 2:
         told = _told(part, seen.trials())
     return _by_ei(part, told, had, begun.end, seen.rest(begun.end), most)
 

@@ -95,6 +95,7 @@ def held(root: object) -> Iterator[tuple[str, Any]]:
         ({"sampler": "random"}, {}, TRIALS | COMPARED),
         ({"sampler": "random", "confirm": 2, "seeds": search_seeds(2, 1)}, {}, TRIALS | COMPARED | {"Seeds._of"}),
         ({"sampler": "ei", "seeds": (0,)}, {}, TRIALS | COMPARED | HAD | TOLD),
+        ({"sampler": "ei", "seeds": (0,)}, {"omega": OMEGA}, TRIALS),  # of three conditions a third is kept of each
     ],
 )
 def test_of_an_ended_trial_a_session_holds_what_decisions_count(
