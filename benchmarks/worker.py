@@ -11,10 +11,12 @@ from typing import Any
 
 
 def memory() -> dict[str, float]:
-    """This process's memory in MiB: `pss` (shared pages counted in part) now, `peak` resident memory so far."""
+    """This process's memory in MiB: `pss` (shared pages counted in part) now, `own`, without the pages of files such as
+    libraries, of which a part counts that depends on who else has them, and `peak` resident memory so far."""
     rollup = dict(line.split(":", 1) for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {"pss": int(rollup["Pss"].split()[0]) / 1024, "peak": int(status["VmHWM"].split()[0]) / 1024}
+    found = {"pss": rollup["Pss"], "own": rollup["Anonymous"], "peak": status["VmHWM"]}
+    return {name: int(size.split()[0]) / 1024 for name, size in found.items()}
 
 
 def main() -> None:

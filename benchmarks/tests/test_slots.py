@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from array import array
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ def test_a_driver_without_a_cost_keeps_slots_busy(monkeypatch: pytest.MonkeyPatc
     found = slots.Driver(3, 7).run()
     assert found.busy() == pytest.approx(1.0)
     assert {name: len(calls) for name, calls in found.took.items() if name != "report"} == {"proposal": 7, "end": 7}
-    assert len(found.rounds) == len(found.took["report"]) + 7
+    assert len(found.begins) == len(found.ends) == len(found.took["report"]) + 7
 
 
 def test_what_a_driver_takes_is_idle_time() -> None:
     """Two slots until the last proposal at 40 s: of one 30 s pass in rounds, of the other 10 and 15 s."""
     driver = slots.Driver(2, 3)
-    driver.rounds, driver.last_proposal = [(10.0, 40.0), (0.0, 10.0), (25.0, 60.0)], 40.0
+    driver.begins, driver.ends = array("d", [10.0, 0.0, 25.0]), array("d", [40.0, 10.0, 60.0])
+    driver.last_proposal = 40.0
     assert driver.busy() == pytest.approx((30 + 10 + 15) / 80)
 
 
