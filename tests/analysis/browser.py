@@ -134,12 +134,16 @@ class Shown:
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         return base64.b64decode(self._send("Page.captureScreenshot", clip=clip)["result"]["data"])
 
+    def point(self, place: tuple[float, float]) -> None:
+        """The mouse is moved there, and what is under it has been told."""
+        self._send("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+        self.value(_RESTED)
+
     def click(self, place: tuple[float, float]) -> None:
         """A click of the mouse, which is moved there first."""
         at = {"x": place[0], "y": place[1]}
-        for x, kind in ((at["x"] - 1, "mouseMoved"), (at["x"], "mouseMoved")):
-            self._send("Input.dispatchMouseEvent", type=kind, x=x, y=at["y"])
-            self.value(_RESTED)
+        self.point((at["x"] - 1, at["y"]))
+        self.point(place)
         for kind in ("mousePressed", "mouseReleased"):
             self._send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
         self.value(_RESTED)

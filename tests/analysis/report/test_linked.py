@@ -105,8 +105,12 @@ class TestInABrowser:
 
     @pytest.fixture(autouse=True)
     def _without_problems(self, page: Path, browser: Shown) -> Iterator[None]:
-        browser.open(page)
-        browser.until(DRAWN)
+        """The page as a reader finds it: no trial is open, the pointer is away, and nothing has the focus."""
+        browser.look(page, 1200, dark=False, paper=False)
+        browser.press("Escape")
+        browser.value("document.activeElement.blur()")
+        browser.point((0, 0))
+        assert (browser.value(SHOWN), browser.value(HASH)) == ("", "")
         yield
         assert browser.value("JSON.stringify(problems)") == "[]"
 

@@ -35,6 +35,8 @@ SAYS = {
     "auto": ["fedavg", "fedprox", "dfrd was left out: </script><img src=x onerror=alert(1)>"],
     "auto-empty": ["fedavg", "dfrd was left out"],
 }
+#: All tests of a page follow one another, so that it is loaded once.
+BY_PAGE = pytest.mark.parametrize("name", SAYS, scope="module")
 
 
 def several(folder: Path, fresh: bool) -> Path:
@@ -68,7 +70,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     [(1200, False, False), (420, True, False), (703, False, True)],
     ids=["wide", "narrow and dark", "paper"],
 )
-@pytest.mark.parametrize("name", SAYS)
+@BY_PAGE
 def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     name: str, width: int, dark: bool, paper: bool, pages: dict[str, Path], browser: Shown
 ) -> None:
@@ -76,7 +78,7 @@ def test_nothing_is_clipped_overlaps_or_is_hard_to_read(
     assert faults(browser, pages[name], width, dark, paper) == []
 
 
-@pytest.mark.parametrize("name", SAYS)
+@BY_PAGE
 def test_the_page_says_what_is_known_and_no_text_became_a_part_of_it(
     name: str, pages: dict[str, Path], browser: Shown
 ) -> None:
