@@ -224,6 +224,7 @@ def test_no_search_goes_on_without_its_space(run: Path, how: str, command: objec
     assert len(told.value.problems) == 1 and tree(run) == before
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("how", [*(how for how in DAMAGE if how != "missing"), "another shape"])
 @pytest.mark.parametrize("name", [run_folder.SPACE, run_folder.PROVENANCE])
 def test_what_is_left_out_as_damaged_is_said(run: Path, name: str, how: str) -> None:
