@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from search_spaces.errors import UserError
-from tests.contracts.test_methods import CPU, METHODS, put_state, state_of, untimed, values_for
+from tests.contracts.test_methods import CPU, METHODS, light, put_state, state_of, untimed, values_for
 from tests.exact import MARGIN, assert_as_exact
 from tests.float64 import in_float64, to_float32, to_float64
 from trainables import registry
@@ -27,12 +27,12 @@ STACKED = [name for name in METHODS if registry.method(name).job is not None]
 
 
 def cases() -> list[tuple[str, dict[str, Any]]]:
-    """Every stackable method with momentum and decay, with stragglers, and where it has them with clients of several
-    widths."""
+    """Every stackable method with momentum and decay, and where it has them with clients of several widths and with
+    stragglers, on convolutions; and models with all kinds of layers."""
     found: list[tuple[str, dict[str, Any]]] = []
     for name in STACKED:
         base = NEEDED.get(name, {})
-        found.append((name, base | {"momentum": 0.5, "weight_decay": 0.01}))
+        found.append((name, base | light(name) | {"momentum": 0.5, "weight_decay": 0.01}))
         if registry.method(name).widths == "any":
             found.append(
                 (
@@ -48,10 +48,10 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
         ("dhf", {"proto_norm": "l2", "nu": 0.25}),
         ("lgfedavg", {"nu": 0.5, "model": "cnn2", "deep_model": "cnn3"}),
         ("fedavg", {"model": "lenet5", "batch_size": 64, "local_steps": 1}),
-        ("fedavg", {"local_epochs": 1}),
+        ("fedavg", {"local_epochs": 1, "model": "cnn_small"}),
         ("fedavg", {"batch_norm": "running", "model": "lenet_code", "momentum": 0.5}),
         ("fedgkd", {"batch_norm": "running", "buffer": 1}),
-        ("fedrolex", {"batch_norm": "running", "rho": 5}),
+        ("fedrolex", {"batch_norm": "running", "rho": 5, "model": "cnn_small"}),
         ("qffl", {"batch_norm": "running"}),
     ]
 

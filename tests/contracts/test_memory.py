@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.test_methods import METHODS, same, simulate, state_of, untimed
+from tests.contracts.test_methods import METHODS, light, same, simulate, state_of, untimed
 from trainables import registry
 from trainables.simulation.checkpoint import to_tree
 from trainables.wire import ClientResult, OnePass
@@ -76,7 +76,7 @@ def test_a_server_that_needs_sums_only_goes_over_the_uploads_once(name: str) -> 
 def test_clients_one_by_one_are_all_of_them_at_once(name: str, share: float, toy: Path) -> None:
     """Rows and states are the same bits where each client trains when the server asks for its upload; also where slow
     clients do half of their steps, or what they send is lost."""
-    more = {"local_steps": 3, "stragglers": 0.5, "straggler_work": share, "active_clients": 3}
+    more = {"local_steps": 3, "stragglers": 0.5, "straggler_work": share, "active_clients": 3} | light(name)
     one, all_ = (simulate(name, toy, 0, **more)[0] for _ in range(2))
     assert one.goes_one_by_one()
     all_.method = replace(all_.method, one_pass=False)

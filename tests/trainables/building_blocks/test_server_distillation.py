@@ -89,7 +89,8 @@ def test_the_optimisers_of_a_phase_are_new_where_that_is_asked(reset: bool, toy:
 
 def test_the_generators_phase_leaves_the_students_statistics(toy: Path) -> None:
     """The student judges images; only its own phase moves its running statistics."""
-    s = Simulation("dfrd", values_for("dfrd", toy, batch_norm="running", gen_steps=2, distill_steps=2), 3, CPU)
+    more = {"model": "cnn_small", "batch_norm": "running", "gen_steps": 2, "distill_steps": 2}
+    s = Simulation("dfrd", values_for("dfrd", toy, **more), 3, CPU)
     model, generator = s.fed.initial_params(), s.progress.state.generator
     phases = Phases(s.config, s.fed, s.fed.network(role="student"), model, generator, torch.ones(4) / 4, s.fed.rng)
     phases.generator_phase(lambda batch: phases.student(batch.seen).square().mean())

@@ -14,7 +14,7 @@ from trainables.simulation.rounds import Simulation
 
 
 def federation(toy: Path, seed: int) -> Federation:
-    return Simulation("fedcg", values_for("fedcg", toy), seed, CPU).fed
+    return Simulation("fedcg", values_for("fedcg", toy, model="cnn_small"), seed, CPU).fed
 
 
 @pytest.mark.parametrize("hidden", [(512, 256), (7,)])

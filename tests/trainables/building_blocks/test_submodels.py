@@ -147,7 +147,7 @@ def test_a_channel_of_several_inputs_takes_all_of_them(repeat: int) -> None:
 
 def test_clients_do_not_train_on_each_others_weights(toy: Path) -> None:
     """Two clients with the same data and draws end at the same weights, whichever trained first."""
-    simulation = Simulation("fedavg", values_for("fedavg", toy), 0, torch.device("cpu"))
+    simulation = Simulation("fedavg", values_for("fedavg", toy, model="mlp"), 0, torch.device("cpu"))
     m, config, fed, state = simulation.method, simulation.config, simulation.fed, simulation.progress.state
     data, rng = simulation.data.clients[0], fed.rng.child("same")
     payload = m.download(config, fed, state, 0)

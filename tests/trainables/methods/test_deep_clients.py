@@ -32,7 +32,7 @@ def test_without_deep_clients_the_deep_model_changes_nothing(name: str, toy: Pat
     plain, rows = simulate(name, toy, 2)
     named, again = simulate(name, toy, 2, deep_model="resnet10")
     assert plain.config.nu == 0 and rows == again and same(plain.save(), named.save())
-    assert plain.method.architectures(plain.config, plain.settings) == ("auto",)
+    assert plain.method.architectures(plain.config, plain.settings) == (plain.settings.model,)
 
 
 @pytest.mark.parametrize("name", BOTH)

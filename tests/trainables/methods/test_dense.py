@@ -51,7 +51,7 @@ def test_a_model_without_normalisation_is_refused_while_its_statistics_are_wante
 def test_they_are_of_the_population_and_without_the_scaler(width: float, toy: Path) -> None:
     """Mean and variance over the batch and all positions of what a convolution gives, in the unit of a model in
     evaluation."""
-    fed = Simulation("heterofl", values_for("heterofl", toy), 3, CPU).fed
+    fed = Simulation("heterofl", values_for("heterofl", toy, model="cnn_small"), 3, CPU).fed
     module = fed.network(width, scaler=True).train()
     entering: list[Tensor] = []
     hooks = [

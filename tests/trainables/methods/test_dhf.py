@@ -165,9 +165,9 @@ def test_the_global_model_trains_in_its_rounds_only_and_in_the_last(toy: Path) -
 
 
 def test_the_saved_model_is_named_as_what_it_is(toy: Path) -> None:
-    replicates = Replicates("dhf", values_for("dhf", toy), [0])
+    replicates = Replicates("dhf", values_for("dhf", toy, server_model="cnn3"), [0])
     params, card = replicates.models()[0]
-    assert card.model == "resnet10"
+    assert card.model == "cnn3"
     put(models.build(card.model, card.shape, card.classes), params)
     assert Replicates("dhf", values_for("dhf", toy, gme_interval=0), [0]).models() == {}
 

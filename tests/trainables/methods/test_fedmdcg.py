@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from tests.contracts.test_methods import same, simulate, untimed, values_for
+from tests.contracts.test_methods import same, simulate, untimed
 from tests.trainables.building_blocks.test_losses import ce
 from trainables.methods import fedcg, fedgen, fedmdcg
 from trainables.methods.fedmdcg import Config, Weights, diversity_loss
-from trainables.simulation.rounds import Simulation
 
 
 def test_the_l1_norm_of_different_labels_is_two() -> None:
@@ -44,8 +43,7 @@ def test_the_sum_of_a_rounds_losses_is_on_data_alone_and_keeps_no_graph(method: 
 
 def test_rows_do_not_depend_on_who_used_the_modules_before(toy: Path) -> None:
     """Cached modules are loaded, never trusted: a federation that ran other clients first gives the same."""
-    s = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
-    used = Simulation("fedmdcg", values_for("fedmdcg", toy), 3, torch.device("cpu"))
+    s, used = (simulate("fedmdcg", toy, 0, model="mlp")[0] for _ in range(2))
     for module in (used.fed.network(), used.fed.network(role="frozen")):
         nn.init.constant_(module.head.weight, 5.0)
     assert untimed(s.run_round()) == untimed(used.run_round()) and same(s.save(), used.save())

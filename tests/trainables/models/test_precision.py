@@ -167,12 +167,12 @@ def test_it_is_declared_and_recorded_but_not_searched() -> None:
 
 @pytest.mark.usefixtures("bf16")
 def test_a_lowered_model_takes_and_gives_float32_and_computes_in_bfloat16(toy: Path) -> None:
-    s = Simulation("fedavg", values_for("fedavg", toy, precision="bf16"), 3, CPU)
-    module = s.fed.network()
+    values = values_for("fedavg", toy, model="cnn_small")
+    module = Simulation("fedavg", values | {"precision": "bf16"}, 3, CPU).fed.network()
     inside: list[torch.dtype] = []
     module.convs[1].register_forward_hook(lambda part, inputs, output: inside.append(output.dtype))
     module.head.register_forward_pre_hook(lambda part, inputs: inside.append(inputs[0].dtype))
-    x = torch.randn(4, *s.fed.shape)
+    x = torch.randn(4, 1, 8, 8)
     logits, features = module(x), module.features(x)
     assert logits.dtype == features.dtype == module.head(features).dtype == torch.float32
     assert inside[:2] == [torch.bfloat16, torch.float32]
@@ -180,7 +180,7 @@ def test_a_lowered_model_takes_and_gives_float32_and_computes_in_bfloat16(toy: P
     assert all(
         p.dtype == torch.float32 and p.grad is not None and p.grad.dtype == torch.float32 for p in module.parameters()
     )
-    full = Simulation("fedavg", values_for("fedavg", toy), 3, CPU).fed.network()
+    full = Simulation("fedavg", values, 3, CPU).fed.network()
     full.load_state_dict(module.state_dict())
     assert not torch.equal(logits, full(x))
     exact = copy.deepcopy(full).double()(x.double())
