@@ -25,9 +25,9 @@ from tests.contracts.test_pretend_device import (
     of_size,
     on,
     options,
+    rows_and_state,
     tensors,
-    two_rounds,
-    with_option,
+    with_options,
 )
 from tests.exact import MARGIN, assert_as_exact, distance
 from tests.float64 import in_float64, to_float32, to_float64
@@ -102,8 +102,8 @@ def test_no_mantissa_is_shortened(operation: str) -> None:
 def assert_repeats(name: str, values: dict[str, Any], folder: Path) -> tuple[list[Row], Any]:
     """Two rounds a second time, interrupted, are the same to the bit; returns their rows and what is saved."""
     begin = partial(Replicates, name, values, [3], device="cuda")
-    rows, state = two_rounds(begin, folder / "whole", interrupted=False)
-    again, resumed = two_rounds(begin, folder / "parts")
+    rows, state = rows_and_state(begin, folder / "whole", interrupted=False)
+    again, resumed = rows_and_state(begin, folder / "parts")
     assert rows == again
     assert same(state, resumed)
     return rows, state
@@ -117,7 +117,7 @@ def test_every_method_and_executor_repeats(name: str, executor: str, toy: Path, 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
 def test_every_option_repeats(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
-    assert_repeats(name, with_option(name, key, value, toy), tmp_path)
+    assert_repeats(name, with_options(name, {key: value}, toy), tmp_path)
 
 
 @pytest.mark.parametrize("model", [name for name in models.names() if not models.reads_tokens(name)])

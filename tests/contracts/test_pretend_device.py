@@ -25,7 +25,7 @@ import trainables
 from tests.contracts.test_batch_norm import NORMALISED
 from tests.contracts.test_bundles import bundle
 from tests.contracts.test_executors import NEEDED, STACKED, assert_clients_as_exact, start_alike, wide
-from tests.contracts.test_methods import CPU, METHODS, light, own_parameters, same, untimed, values_for
+from tests.contracts.test_methods import CPU, METHODS, MODELS, light, own_parameters, same, untimed, values_for
 from tests.pretend_device import AVAILABLE, DEVICE, MixedDevices, Seen, pretending, record
 from tests.toy import write_toy
 from tests.trainables.models.test_models import SHAPES
@@ -77,16 +77,19 @@ def started(name: str, values: dict[str, Any], seeds: Sequence[int], device: str
     return trial
 
 
-def two_rounds(begin: Callable[[], Replicates], file: Path, *, interrupted: bool = True) -> tuple[list[Row], Any]:
-    """The rows of two rounds of the trial that `begin` makes, saved and loaded into a new one in between where they are
-    interrupted, and what is saved after both."""
+def rows_and_state(
+    begin: Callable[[], Replicates], file: Path, *, interrupted: bool = True, count: int = 2
+) -> tuple[list[Row], Any]:
+    """The rows of so many rounds of the trial that `begin` makes, saved and loaded into a new one in between where they
+    are interrupted, and what is saved after them."""
     trial = begin()
     rows = trial.step()
-    if interrupted:
-        trial.save(file)
-        trial = begin()
-        trial.load(file)
-    rows += trial.step()
+    for _ in range(count - 1):
+        if interrupted:
+            trial.save(file)
+            trial = begin()
+            trial.load(file)
+        rows += trial.step()
     for params, _ in trial.models().values():
         assert all(tensor.device == CPU for tensor in params.values())  # a file of weights opens anywhere
     trial.save(file)
@@ -106,11 +109,12 @@ def on(device: torch.device, value: Any) -> Any:
     return type(value)(on(device, item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path) -> Seen:
-    """Two rounds on the device are those of a CPU: records, states of server and clients."""
+def assert_as_on_a_cpu(name: str, values: dict[str, Any], folder: Path, count: int = 2) -> Seen:
+    """So many rounds on the device, interrupted, are those of a CPU: records, states of server and clients."""
     with pretending() as seen:
-        rows, state = two_rounds(partial(started, name, values, [3], DEVICE), folder / "device")
-    expected, kept = two_rounds(partial(started, name, values, [3], "cpu"), folder / "cpu")
+        rows, state = rows_and_state(partial(started, name, values, [3], DEVICE), folder / "device", count=count)
+    begin = partial(started, name, values, [3], "cpu")
+    expected, kept = rows_and_state(begin, folder / "cpu", interrupted=False, count=count)
     assert rows == expected
     assert same(state, kept)
     assert seen.operations > 100
@@ -291,7 +295,7 @@ def options() -> Iterator[tuple[str, str, Any]]:
     for name in METHODS:
         for p in own_parameters(name):
             owner = next(c for c in reversed(registry.method(name).Config.__mro__) if p.name in vars(c))
-            if p.kind in ("choice", "flag") and p.key not in ("model", "deep_model", "server_model", "shared_model"):
+            if p.kind in ("choice", "flag") and p.key not in MODELS:
                 for option in p.options if p.kind == "choice" else (True, False):
                     if option != p.default and (owner, p.key, option) not in found:
                         found.add((owner, p.key, option))
@@ -299,21 +303,43 @@ def options() -> Iterator[tuple[str, str, Any]]:
         yield from ((name, "batch_norm", option) for option in models.BATCH_NORMS[1:])
 
 
-def with_option(name: str, key: str, value: Any, data: Path, **models_: Any) -> dict[str, Any]:
-    """A small federation with that option, and with what it needs, on these models where the option lets it choose."""
+def with_options(name: str, chosen: dict[str, Any], data: Path, **models_: Any) -> dict[str, Any]:
+    """A small federation with these options, and with what they need, on these models where the options let it
+    choose."""
     # Clients of several widths, where the method trains them: with a base that does.
-    narrow = value in ("heterofl", "feddropout", "fedrolex") or "base" not in registry.declared(name)
+    narrow = chosen.get("base") in ("heterofl", "feddropout", "fedrolex") or "base" not in registry.declared(name)
     rho = 5 if registry.method(name).widths == "any" and narrow else 0
-    pfl = {"client_test_fraction": 0.25} if value == "dir_pfl" else {}
-    models_ = NORMALISED[name] if key == "batch_norm" else models_
-    return values_for(name, data, **SMALL | models_ | {"rho": rho, key: value} | pfl)
+    pfl = {"client_test_fraction": 0.25} if chosen.get("partition") == "dir_pfl" else {}
+    models_ = NORMALISED[name] if "batch_norm" in chosen else models_
+    return values_for(name, data, **SMALL | models_ | {"rho": rho} | chosen | pfl)
 
 
-@pytest.mark.covering
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "key", "value"), list(options()), ids=str)
 def test_every_option(name: str, key: str, value: Any, toy: Path, tmp_path: Path) -> None:
     """On the quickest models: `test_every_method_and_executor` has each method's own, and `test_every_model` all."""
-    assert_as_on_a_cpu(name, with_option(name, key, value, toy, **light(name)), tmp_path)
+    assert_as_on_a_cpu(name, with_options(name, {key: value}, toy, **light(name)), tmp_path)
+
+
+def together() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Few federations that hold each of `options` once: of every method those of keys with one option beside the
+    default, and then the first ones of the other keys, the second ones, and so on: with most choices at their default,
+    few options leave others without effect. Of partitions `test_every_partition` has all."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for name, key, value in options():
+        if key != "partition":
+            found.setdefault(name, {}).setdefault(key, []).append(value)
+    for name, keys in found.items():
+        yield name, {key: of[0] for key, of in keys.items() if len(of) == 1}
+        several = {key: of for key, of in keys.items() if len(of) > 1}
+        for place in range(max(map(len, several.values()), default=0)):
+            yield name, {key: of[place] for key, of in several.items() if place < len(of)}
+
+
+@pytest.mark.parametrize(("name", "chosen"), list(together()), ids=str)
+def test_options_together(name: str, chosen: dict[str, Any], toy: Path, tmp_path: Path) -> None:
+    """Which of them it was that fails says `test_every_option`, by night."""
+    assert_as_on_a_cpu(name, with_options(name, chosen, toy, **light(name)), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["lgfedavg", "fedgen"])  # the others have two architectures by default
@@ -327,10 +353,14 @@ OTHER_ORDER = ("resnet8",)
 EQUAL = [name for name in models.names() if name not in OTHER_ORDER and not models.reads_tokens(name)]
 
 
+@pytest.mark.covering
+@pytest.mark.parametrize("executor", ["loop", "vmap"])
 @pytest.mark.parametrize("model", EQUAL)
-def test_every_model(model: str, tmp_path: Path) -> None:
+def test_every_model(model: str, executor: str, tmp_path: Path) -> None:
+    """Of one round: what is saved and goes on does not ask of which model it is."""
     toy = write_toy(tmp_path, train=40, test=8, size=SHAPES.get(model, (1, 28, 28))[1])
-    assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, model=model, **SMALL | {"local_steps": 1}), tmp_path)
+    values = SMALL | {"local_steps": 1, "executor": executor, "model": model}
+    assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, **values), tmp_path, count=1)
 
 
 @pytest.mark.numeric
@@ -345,13 +375,6 @@ def test_models_that_sum_in_another_order_are_as_exact(model: str, tmp_path: Pat
         (_, ours), (_, theirs) = device.exchange(), plain.exchange()
         here = on(CPU, ours)
     assert_clients_as_exact(here, theirs, exact)
-
-
-@pytest.mark.parametrize("model", EQUAL)
-def test_every_model_stacked(model: str, tmp_path: Path) -> None:
-    toy = write_toy(tmp_path, train=40, test=8, size=SHAPES.get(model, (1, 28, 28))[1])
-    values = SMALL | {"local_steps": 1, "executor": "vmap"}
-    assert_as_on_a_cpu("fedavg", values_for("fedavg", toy, model=model, **values), tmp_path)
 
 
 def of_size(name: str, size: int, folder: Path) -> dict[str, Any]:
@@ -383,9 +406,10 @@ def test_every_partition(partition: str, toy: Path, tmp_path: Path) -> None:
 def test_every_readout(name: str, toy: Path, tmp_path: Path) -> None:
     caches = {"model_cache": True} if "model_cache" in registry.declared(name) else {}
     for readout in registry.declared(name)["readout"].options:
-        assert_as_on_a_cpu(name, values_for(name, toy, readout=readout, **SMALL | caches), tmp_path)
+        assert_as_on_a_cpu(name, values_for(name, toy, readout=readout, **SMALL | light(name) | caches), tmp_path)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("private", registry.declared("fedavg")["attack_private"].options)
 @pytest.mark.parametrize("name", ["fedavg", "fedper", "lgfedavg", "local"])  # all is shared, features, head, nothing
 def test_the_attack(name: str, private: str, toy: Path, tmp_path: Path) -> None:
@@ -401,7 +425,7 @@ def test_a_state_loaded_to_the_wrong_device_is_caught(
     load = checkpoint.load
     monkeypatch.setattr(checkpoint, "load", lambda path, device, **more: load(path, **more))
     with pretending(), pytest.raises(MixedDevices, match="of cpu beside tensors of pretend"):
-        two_rounds(partial(started, "dhf", values_for("dhf", toy, **SMALL), [3], DEVICE), tmp_path / "device")
+        rows_and_state(partial(started, "dhf", values_for("dhf", toy, **SMALL), [3], DEVICE), tmp_path / "device")
 
 
 # --- what the processor waits for ------------------------------------------------------------------------------------
@@ -464,7 +488,7 @@ def second_round(name: str, values: dict[str, Any]) -> tuple[Seen, int, int]:
 )
 def test_a_round_waits_where_it_is_declared_and_a_step_does_not(name: str, executor: str, toy: Path) -> None:
     short, long = (
-        second_round(name, values_for(name, toy, executor=executor, **SMALL | dict.fromkeys(LENGTHS, n)))
+        second_round(name, values_for(name, toy, executor=executor, **SMALL | light(name) | dict.fromkeys(LENGTHS, n)))
         for n in (1, 2)
     )
     (seen, measured, own), clients, parts = short, SMALL["clients"], 2
