@@ -150,8 +150,8 @@ BEGAN, ENDED = "began", "ended"
 #: What a trial sees of the others (`order` of an experiment): those with certain numbers, or those that have ended.
 FIXED, ARRIVAL = "fixed", "arrival"
 #: The attribute of a trial whose search goes by arrival: the places of the trials before it that ran when it was
-#: proposed, so that it saw all others.
-BESIDE = "beside"
+#: proposed, so that it saw all others; and the rounds that each of these had by then, where the sampler looked at them.
+BESIDE, BESIDE_ROUNDS = "beside", "beside_rounds"
 
 #: In the folder of `fedtune auto`: its record and the folders with the runs that belong to it (see below).
 AUTO = "auto.yaml"

@@ -12,7 +12,7 @@ from typing import Any
 
 from search_spaces.errors import sentence
 from search_spaces.metrics import METRICS
-from search_spaces.run_folder import BEGAN, BESIDE, CONFIRMS, ENDED, OF, PLACE, STOP_REASONS, WENT_ON
+from search_spaces.run_folder import BEGAN, BESIDE, BESIDE_ROUNDS, CONFIRMS, ENDED, OF, PLACE, STOP_REASONS, WENT_ON
 
 #: A field's name, what it must be, and whether a value is that.
 Shape = Mapping[str, tuple[str, Callable[[Any], bool]]]
@@ -171,6 +171,6 @@ ATTRIBUTES: Shape = {
     "stop_reason": (f"one of {', '.join(STOP_REASONS)}", one_of(*STOP_REASONS)),
     "share": ("cores and GPUs, two numbers of at least 0, and perhaps a kind of GPU", _is_share),
     **dict.fromkeys(("error", "from"), _TEXT),
-    BESIDE: ("a list of numbers", each(is_whole(0))),
+    **dict.fromkeys((BESIDE, BESIDE_ROUNDS), ("a list of numbers", each(is_whole(0)))),
     CONFIRMS: ("true or false", lambda value: isinstance(value, bool)),
 }

@@ -11,12 +11,13 @@ f(x) minus the mean of all completed configurations: a seed's effect that all co
 difference, so it cannot make a configuration look promising. μ* is the best posterior mean of a completed
 configuration, or of one that runs. A federation that is under way counts as if its value were known and were exactly
 what is expected (the kriging believer, Ginsbourger, Le Riche and Carraro 2010): it moves no mean, and what is unknown
-near it falls. Nor is a trial so near to one that runs that the noise of one seed could not tell them apart, where any
-other is drawn: E[(f(x) - f(r))²] is at least that noise's variance. c(x) is 1, or in a space with marks
-(`search_spaces.cost`) what a round of x costs, as a part of the dearest one: expected improvement per second (Snoek,
-Larochelle and Adams 2012, section 3.2). Trials of a search have the same rounds, and early stopping ends a cheap one as
-it does a dear one, so the rounds cancel. c(x) comes from the marks, never from a clock: with measured seconds the same
-seed would give other trials on another machine.
+near it falls. By arrival the rounds that it has by then are told as well, as those of a trial that was stopped after
+them (`next_trial.under_way`). Nor is a trial so near to one that runs that the noise of one seed could not tell them
+apart, where any other is drawn: E[(f(x) - f(r))²] is at least that noise's variance. c(x) is 1, or in a space with
+marks (`search_spaces.cost`) what a round of x costs, as a part of the dearest one: expected improvement per second
+(Snoek, Larochelle and Adams 2012, section 3.2). Trials of a search have the same rounds, and early stopping ends a
+cheap one as it does a dear one, so the rounds cancel. c(x) comes from the marks, never from a clock: with measured
+seconds the same seed would give other trials on another machine.
 
 Where many run, several are proposed at once, by one fit of the model: one for every `BESIDE` that run. They are chosen
 one after the other from among the same `JOINT` draws, and each that was chosen counts as one that runs for those after
@@ -32,6 +33,7 @@ that any other trial had last: that of which nothing is known would promise much
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from bisect import insort
@@ -70,16 +72,17 @@ FEWEST = 3
 class Ahead(NamedTuple):
     """What was proposed at once for several trials of a run, of which some are still to be begun."""
 
-    #: The number of the first of these trials, which saw all before it but those that ran `beside` it.
+    #: The number of the first of these trials; by the places of those that ran beside it, the rounds that they had.
     first: int
-    beside: Sequence[int]
+    beside: Mapping[int, int]
     trials: Sequence[FrozenTrial]
 
-    def of(self, number: int) -> tuple[FrozenTrial, list[int]] | None:
-        """What trial `number` is to be, and the places of the trials before it that it does not see."""
+    def of(self, number: int) -> tuple[FrozenTrial, dict[int, int]] | None:
+        """What trial `number` is to be, and of the trials before it that had not ended when it was proposed, by their
+        places, the rounds that it sees."""
         if not self.first <= number < self.first + len(self.trials):
             return None
-        return self.trials[number - self.first], [*self.beside, *range(self.first, number)]
+        return self.trials[number - self.first], {**self.beside, **dict.fromkeys(range(self.first, number), 0)}
 
 
 def check(search: Mapping[str, Dimension]) -> None:
@@ -175,6 +178,14 @@ class Told:
             self._rank()
         elif not bad and self._is_worst(loss):
             self._worst = loss
+
+    def and_of(self, others: Iterable[FrozenTrial]) -> Told:
+        """What the model is told of these others as well."""
+        found = copy.copy(self)
+        found._ranked, found._bad = [*self._ranked], {**self._bad}
+        for trial in others:
+            found.add(trial)
+        return found
 
     def trials(self) -> list[FrozenTrial]:
         """Those that the model is told of, `MOST` at most."""

@@ -7,8 +7,8 @@ a number among all trials of the experiment; where there is one run the two are 
 What becomes of a trial is decided by the trials that it sees and by nothing else. Which ones these are depends on the
 experiment's order. In the fixed order trial n sees the first ones, as many as `Experiment.seen` says: a decision waits
 until all of those have ended, and is then the same whatever ran side by side. By arrival a trial sees those that have
-ended when it is proposed, so nothing waits; which ones still ran is recorded with it. In both orders an experiment that
-was interrupted goes on from exactly what it had.
+ended when it is proposed, and the sampler `ei` the rounds that others have, so nothing waits; what it saw is recorded
+with it. In both orders an experiment that was interrupted goes on from exactly what it had.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fedtune.decisions import expected_improvement, own_sampler
 from fedtune.decisions.conditions import Crossed
-from fedtune.decisions.early_stopping import LearningCurve
+from fedtune.decisions.early_stopping import Curve, LearningCurve
 from fedtune.decisions.known_points import KnownPoints
 from fedtune.decisions.optuna_samplers import SAMPLERS
 from fedtune.decisions.seen import Kept, Seen
@@ -98,6 +98,8 @@ class History:
     order: list[tuple[int, int]]
     #: Where the runs are those of several methods that share a budget.
     allocation: Allocation | None = None
+    #: By run, and by their number there, the values by round of trials that have not ended.
+    reported: Mapping[int, Mapping[int, Curve]] = field(default_factory=dict)
     #: Whether the time of a search that confirms is so far over that it is to begin with that.
     late: bool = False
     #: By run, what was proposed at once and ahead. A decision may put it here: nothing else of a history is changed,

@@ -20,6 +20,9 @@ from search_spaces import run_folder
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from fedtune.decisions.early_stopping import Curve
+    from fedtune.record.experiment import Experiment
+
 
 def next_trial(history: History, place: int, proposed: FrozenTrial, attributes: Mapping[str, Any]) -> Next:
     """The trial with the condition that it is run under, and with what is recorded of it."""
@@ -61,29 +64,61 @@ def _ahead(history: History, place: int, seen: Seen) -> tuple[FrozenTrial, Mappi
     part, number = history.parts[place], len(history.trials[place])
     found = history.ahead[place].of(number) if place in history.ahead else None
     if found is None:
-        beside = [trial.number for trial in seen.rest(number)]
-        together = _by_kept(history, place, seen, part.experiment.trials - number)
-        history.ahead[place] = Ahead(number, beside, together)
-        found = together[0], beside
+        running = seen.rest(number)
+        measured = under_way(running, part.experiment, history.reported.get(place, {}))
+        rounds = dict.fromkeys([one.number for one in running], 0)
+        rounds |= {one.number: max(one.intermediate_values) for one in measured}
+        together = _by_kept(history, place, seen, part.experiment.trials - number, measured)
+        history.ahead[place] = Ahead(number, rounds, together)
+        found = together[0], rounds
     trial, beside = found
-    return trial, {run_folder.BESIDE: beside} if beside else {}
+    recorded = {run_folder.BESIDE: [*beside], run_folder.BESIDE_ROUNDS: [*beside.values()]}
+    return trial, recorded if beside else {}
+
+
+def under_way(
+    running: Sequence[FrozenTrial], experiment: Experiment, reported: Mapping[int, Curve]
+) -> list[FrozenTrial]:
+    """Of the trials that run what `ei` is told: those with as many rounds as a trial of an initial design has, as if
+    they had been stopped after the last one. reported: by number the values by round."""
+    from optuna.trial import TrialState, create_trial
+
+    found, least = [], max(1, initial_design.last_round(experiment.grace))
+    for trial in running:
+        curve = {round_: values[0] for round_, values in reported.get(trial.number, {}).items()}
+        if max(curve, default=0) >= least:
+            one = create_trial(
+                state=TrialState.PRUNED,
+                params=trial.params,
+                distributions=trial.distributions,
+                intermediate_values=curve,
+                user_attrs=trial.user_attrs,
+            )
+            one.number = trial.number
+            found.append(one)
+    return found
 
 
 def _is_ahead(part: Part) -> bool:
-    """Whether a run's trials are proposed ahead where many run: where they go by arrival, and neither a race nor
-    several conditions nor another method decide about the next one."""
+    """Whether a run's trials are proposed ahead where many run, and by the rounds that those have: where they go by
+    arrival, and neither a race nor several conditions nor another method decide about the next one."""
     e = part.experiment
     return e.sampler == EI and e.order == run_folder.ARRIVAL and not e.races and not part.crossed.several
 
 
-def _by_kept(history: History, place: int, seen: Seen, most: int) -> list[FrozenTrial]:
-    """What `ei` proposes next, `most` trials at most, after those that a decision sees; each is counted once."""
+def _by_kept(
+    history: History, place: int, seen: Seen, most: int, measured: Sequence[FrozenTrial] = ()
+) -> list[FrozenTrial]:
+    """What `ei` proposes next, `most` trials at most, after those that a decision sees; each is counted once.
+    measured: `under_way`."""
     part, begun = history.parts[place], history.first(place, len(history.trials[place]))
     sign, conditions = part.experiment.signs[0], part.space.vary.keys()
     had = history.kept.tally(place, begun, Tried, conditions)
     told = None if part.crossed.several else history.kept.tally(place, seen, Told, sign, conditions)
     if told is None or part.experiment.initial and told.complete < 2:
-        told = _told(part, seen.trials())
+        told = _told(part, [*seen.trials(), *measured])
+    elif measured:
+        told = told.and_of(measured)
     return _by_ei(part, told, had, begun.end, seen.rest(begun.end), most)
 
 

@@ -1,10 +1,8 @@
-"""Drives an experiment: reads what has been recorded, runs on Ray what is left (`ray_session.py`), and says how it
-ended.
+"""Drives an experiment: reads what was recorded, runs on Ray what is left (`ray_session.py`), says how it ended.
 
 The queue says which trial comes next (`queue.py`), and a trial itself says when it ends:
 `trainables/simulated_trial.py` asks the rule of `early_stopping.py` after every round. An experiment has one stage or
-several, one after the other in the same Ray: `fedtune auto` searches, then trains on fresh seeds, then trains the
-leader.
+several, one after the other in the same Ray: `fedtune auto` searches, trains on fresh seeds, then trains the leader.
 """
 
 from __future__ import annotations

@@ -66,7 +66,6 @@ class Queue:
         Trials go on that have fewer rounds than are planned now, and those are there whose results were taken from
         earlier runs. Raises `UserError` where a record cannot be read or the disk refuses."""
         self._clock = clock
-        #: The runs of the experiment.
         self.parts = tuple(parts)
         self._studies = [opened(part) for part in parts] if studies is None else list(studies)
         self._trials: list[dict[int, FrozenTrial]] = []
@@ -77,10 +76,11 @@ class Queue:
         shared = allocation is not None
         found.sort(key=lambda item: (item[1].user_attrs[run_folder.PLACE] if shared else item[1].number, item[0]))
         self._order = [(place, trial.number) for place, trial in found]
+        #: By run, what is known by round of those that have not ended.
+        running = ({n: curve(t) for n, t in run.items() if not t.state.is_finished()} for run in self._trials)
+        self._reported = dict(enumerate(running))
         #: What has happened so far. It changes with this queue; decisions only read it.
-        self.history = History(self.parts, self._trials, self._order, allocation)
-        #: What is known by round of those that have not ended.
-        self._reported = {n: curve(trial) for n, (_, trial) in enumerate(found) if not trial.state.is_finished()}
+        self.history = History(self.parts, self._trials, self._order, allocation, self._reported)
         #: Trials to go on with, before anything new: left running by a driver that ended, or put back here.
         self._waiting = {number for number, (_, trial) in enumerate(found) if trial.state.name == "RUNNING"}
         #: What was proposed and not begun yet; None after any change.
@@ -182,12 +182,12 @@ class Queue:
         """A round's values. Reporting a round twice, an unmeasured one, or one of a trial that is computed again after
         its end changes nothing. (Optuna keeps curves for one metric only; those of several are written with the trial's
         end.)"""
-        if values is None or self.trial(number).state.is_finished() or round_ in self._reported[number]:
-            return
         place, own = self._order[number]
+        if values is None or self.trial(number).state.is_finished() or round_ in self._reported[place][own]:
+            return
         if len(values) == 1:
             self._studies[place].set_value(own, round_, float(values[0]))
-        self._reported[number][round_] = tuple(values)
+        self._reported[place][own][round_] = tuple(values)
 
     def finish(self, number: int, ending: Ending) -> None:
         """Writes what became of a trial. One that was interrupted stays to be resumed; one that has ended stays as it
@@ -234,9 +234,9 @@ class Queue:
         place, own = self._order[number]
         trial = self._studies[place].trial(own)
         self._trials[place][own] = trial
-        self._reported.pop(number, None)
+        self._reported[place].pop(own, None)
         if not trial.state.is_finished():
-            self._reported[number] = curve(trial)
+            self._reported[place][own] = curve(trial)
         self._next = None
 
     # -- trials whose results are there already --------------------------------------------------------------------

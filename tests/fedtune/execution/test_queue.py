@@ -430,6 +430,41 @@ def test_by_arrival_a_trial_sees_what_has_ended(tmp_path: Path) -> None:
     assert again.trial(4).user_attrs["beside"] == [2, 3]
 
 
+def test_by_arrival_ei_is_told_the_rounds_of_trials_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two trials that run have the same rounds but for their values: which of them is the better one decides where the
+    next trial is. Fewer rounds than a trial of an initial design has say nothing, nor do any in the fixed order. What
+    was looked at is recorded, and a driver that goes on looks at the same."""
+    monkeypatch.setattr(expected_improvement, "CANDIDATES", 20)
+
+    def proposed(name: str, values: tuple[float, float], rounds: int, order: str = "arrival") -> tuple[Any, Any]:
+        made = start(tmp_path / name, order=order, lag=3, early=0, trials=12, sampler="ei", grace=3)
+        queue = Queue([Part(tmp_path / name, made, space())])
+        for _ in range(6):
+            ended = queue.propose()
+            assert ended is not None
+            curve = dict.fromkeys(range(1, 10), (0.5 + 0.01 * ended.number,))
+            queue.finish(ended.number, Ending("completed", 9, None, curve))
+        for value in values:
+            live = queue.propose()
+            assert live is not None
+            for round_ in range(1, rounds + 1):
+                queue.report(live.number, round_, (value,))
+        again = Queue([Part(shutil.copytree(tmp_path / name, tmp_path / f"{name} again"), made, space())])
+        back = [again.propose() for _ in range(2)]
+        assert all(one is not None and one.resumed for one in back)
+        new, expected = again.propose(), queue.propose()
+        assert new is not None and expected is not None and new.values == expected.values
+        assert again.trial(8).user_attrs == queue.trial(8).user_attrs
+        return new.values, queue.trial(8).user_attrs.get("beside_rounds")
+
+    low, high = proposed("low first", (0.1, 0.9), 2), proposed("high first", (0.9, 0.1), 2)
+    assert low[0] != high[0] and low[1] == high[1] == [2, 2]
+    early = proposed("low, early", (0.1, 0.9), 1), proposed("high, early", (0.9, 0.1), 1)
+    assert early[0] == early[1] and early[0][1] == [0, 0]
+    fixed = proposed("low, fixed", (0.1, 0.9), 2, "fixed"), proposed("high, fixed", (0.9, 0.1), 2, "fixed")
+    assert fixed[0] == fixed[1] and fixed[0][1] is None
+
+
 def test_what_was_proposed_at_once_saw_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that are proposed together the second sees no result that came in between, and its record says so; a
     driver that goes on proposes anew, and what has begun stays as it was."""
@@ -440,12 +475,16 @@ def test_what_was_proposed_at_once_saw_the_same(tmp_path: Path, monkeypatch: pyt
     for done in live[:4]:
         assert done is not None
         queue.finish(done.number, end(done, 9))
+    for round_ in (1, 2, 3):
+        queue.report(5, round_, (0.5,))
     first = queue.propose()
     assert first is not None and queue.trial(8).user_attrs["beside"] == [4, 5, 6, 7]
+    queue.report(6, 1, (0.5,))
     queue.finish(4, end(live[4], 9))
     queue.finish(5, end(live[5], 9))
     second = queue.propose()
     assert second is not None and queue.trial(9).user_attrs["beside"] == [4, 5, 6, 7, 8]
+    assert queue.trial(9).user_attrs["beside_rounds"] == [0, 3, 0, 0, 0], "those of when the two were proposed"
     assert [*(queue.history.seen(0, 9) or [])] == [0, 1, 2, 3]
     third = queue.propose()
     assert third is not None and queue.trial(10).user_attrs["beside"] == [6, 7, 8, 9]
