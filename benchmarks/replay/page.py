@@ -295,7 +295,7 @@ def _by_table(found: Mapping[str, Any]) -> Iterator[str]:
     if rows:
         budgets = [str(found["budgets"][place]) for place in _places(found)]
         yield (
-            "## On other tables\n\nThe same on every other table; by `fedavg` and `mixed` defaults were chosen. "
+            "## On other tables\n\nThe same on every other table; by these defaults were chosen. "
             f"`fedtune-1` was replayed at revision {_when(found, 'fedtune-1', tables)}.\n"
         )
         yield table(["table", "a blind choice, points", "searcher", *budgets], rows)

@@ -3,6 +3,7 @@ sampler, the condition that it is run under, and what is recorded of it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from fedtune.decisions.sampling import generator
 from fedtune.decisions.seen import Seen
 from fedtune.record.experiment import BLIND_SAMPLERS
 from search_spaces import run_folder
+from search_spaces.metrics import is_unreached
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -80,13 +82,15 @@ def under_way(
     running: Sequence[FrozenTrial], experiment: Experiment, reported: Mapping[int, Curve]
 ) -> list[FrozenTrial]:
     """Of the trials that run what `ei` is told: those with as many rounds as a trial of an initial design has, as if
-    they had been stopped after the last one. reported: by number the values by round."""
+    they had been stopped after the last one. One that has yet to reach its target, or diverges, says nothing before its
+    end. reported: by number the values by round."""
     from optuna.trial import TrialState, create_trial
 
     found, least = [], max(1, initial_design.last_round(experiment.grace))
     for trial in running:
         curve = {round_: values[0] for round_, values in reported.get(trial.number, {}).items()}
-        if max(curve, default=0) >= least:
+        last = max(curve, default=0)
+        if last >= least and math.isfinite(curve[last]) and not is_unreached(curve[last]):
             one = create_trial(
                 state=TrialState.PRUNED,
                 params=trial.params,

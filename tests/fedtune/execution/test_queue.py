@@ -25,6 +25,7 @@ from fedtune.machine.resources import Share, early, lag
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from search_spaces.dimension import Dimension
+from search_spaces.metrics import UNREACHED
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
@@ -461,6 +462,8 @@ def test_by_arrival_ei_is_told_the_rounds_of_trials_that_run(tmp_path: Path, mon
     assert low[0] != high[0] and low[1] == high[1] == [2, 2]
     early = proposed("low, early", (0.1, 0.9), 1), proposed("high, early", (0.9, 0.1), 1)
     assert early[0] == early[1] and early[0][1] == [0, 0]
+    broken = proposed("diverges", (0.5, math.nan), 2), proposed("has not reached its target", (0.5, UNREACHED), 2)
+    assert broken[0] == broken[1] and broken[0][1] == [2, 0]
     fixed = proposed("low, fixed", (0.1, 0.9), 2, "fixed"), proposed("high, fixed", (0.9, 0.1), 2, "fixed")
     assert fixed[0] == fixed[1] and fixed[0][1] is None
 
