@@ -22,6 +22,9 @@ A federation's last value is one round's, so the second half of its curve stands
 informs the model about its neighbours: its last value, plus what trials that ran to their end gained from that round
 on, as unsure as that is. `analysis.estimate.ends` has both. What one says that lost what it had learnt stays its own
 (`analysis.estimate.stability`).
+
+Of a search that goes on a trial that has not ended informs it like one that was stopped where it is, and may be ahead
+of all that ran to their end (`ahead`): on many slots the best are mostly among those that run.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -56,6 +59,8 @@ LEVEL, RISK = 0.9, 0.05
 LOOKS = 4
 #: The model reads at most so many federations, those with the best values: its cost grows with their number cubed.
 MOST = 160
+#: A trial that has not ended can be ahead once it has this share of all rounds.
+UNFINISHED = 0.25
 
 
 @dataclass(frozen=True)
@@ -80,13 +85,21 @@ class Standing:
     stopped: Collection[int] = ()
     #: Places of configurations of which a federation is under way.
     running: tuple[int, ...] = ()
+    #: Places of configurations of which no federation ran to its end, and one that goes on has come so far that it may
+    #: be ahead; they may win too.
+    unfinished: Collection[int] = ()
     #: Where some were confirmed: the standing by the federations of these configurations alone.
     confirmed: Standing | None = None
 
     @property
     def able(self) -> list[int]:
         """Places of the configurations that may win."""
-        return [i for i, seeds in enumerate(self.seeds) if seeds]
+        return [i for i, seeds in enumerate(self.seeds) if seeds or i in self.unfinished]
+
+    @property
+    def ended(self) -> Standing:
+        """The same, where only those may win of which a federation ran to its end."""
+        return replace(self, unfinished=())
 
     @property
     def ranking(self) -> list[int]:
@@ -172,7 +185,7 @@ def standing(
     keys = list(dict.fromkeys(m.configuration for m in found))
     place = {key: i for i, key in enumerate(keys)}
     first: dict[int, FrozenTrial] = {}
-    for m in sorted(found, key=lambda m: (not m.complete, m.trial.number)):
+    for m in sorted(found, key=lambda m: (not m.complete, not _goes_on(m.trial), m.trial.number)):
         first.setdefault(place[m.configuration], m.trial)
     points = [(first[i].params, first[i].distributions) for i in range(len(keys))]
     for trial in running:
@@ -199,6 +212,8 @@ def standing(
     all_seeds = len({seed for m in found for seed in m.seeds})
     whole = [place[m.configuration] for m in found if m.complete]
     seeds = [int(count) for count in np.bincount(whole, minlength=len(keys))]
+    least = UNFINISHED * max((max(m.curve) for m in found if m.complete and m.curve), default=math.inf)
+    far = {place[m.configuration] for m in found if _goes_on(m.trial) and max(m.curve) >= least}
     return Standing(
         tuple(first[i].number for i in range(len(keys))),
         posterior(federations, prior),
@@ -210,6 +225,7 @@ def standing(
         {trial.number: place[key] for trial in trials if (key := configuration(trial)) in place},
         [i for i, many in enumerate(seeds) if not many],
         under_way,
+        [i for i in sorted(far) if not seeds[i]],
         confirmed,
     )
 
@@ -259,6 +275,23 @@ def estimate(
     )
 
 
+def ahead(trials: Sequence[FrozenTrial], found: Standing | None, sign: float, rounds: int) -> int | None:
+    """The trial that has not ended and leads all the same: its configuration has the best estimate, or, before there is
+    a `found` standing, it has the best last value, among those that ran to their end and those with `UNFINISHED` of all
+    `rounds`, if these are two or more. None where one leads that ran to its end."""
+    if found is not None:
+        best = found.ranking[0]
+        return found.numbers[best] if best in found.unfinished else None
+    last = {}
+    for trial in trials:
+        curve = trial.intermediate_values
+        far = trial.state.name == "COMPLETE" or _goes_on(trial) and max(curve, default=0) >= UNFINISHED * rounds
+        if far and curve and math.isfinite(value := curve[max(curve)]) and not is_unreached(value):
+            last[trial.number] = sign * value
+    leader = max(last, key=lambda number: (last[number], -number), default=None)
+    return next((t.number for t in trials if t.number == leader and _goes_on(t) and len(last) > 1), None)
+
+
 def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | None:
     """Seeds of each at which a paired comparison of last values tells the winner from the next one with probability
     0.8, at a one-sided risk of `RISK`, if their difference is what is estimated."""
@@ -278,7 +311,7 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: BySeed) -> li
     failed = {configuration(trial) for trial in trials if trial.state.name == "FAIL" or missed_target(trial)}
     for trial in trials:
         key = configuration(trial)
-        if trial.state.name not in ("COMPLETE", "PRUNED") or key in failed:
+        if trial.state.name not in ("COMPLETE", "PRUNED", "RUNNING") or key in failed:
             continue
         complete = trial.state.name == "COMPLETE"
         for seeds, value, curve in _curves(trial, by_seed.get(trial.number, {})):
@@ -286,7 +319,7 @@ def _measured(trials: Sequence[FrozenTrial], sign: float, by_seed: BySeed) -> li
             if (
                 math.isfinite(value)
                 and not is_unreached(value)
-                and (before is None or complete and not before.complete)
+                and (before is None or (complete, len(curve)) > (before.complete, len(before.curve)))
             ):
                 signed = {round_: sign * at for round_, at in curve.items()}
                 found[key, seeds] = Measured(key, seeds, sign * value, trial, complete, signed)
@@ -318,6 +351,10 @@ def _shares(found: Sequence[Measured]) -> Floats:
 def configuration(trial: FrozenTrial) -> tuple[object, ...]:
     """What trials of the same configuration have in common: their parameters in one order, each after its name."""
     return tuple(itertools.chain.from_iterable(sorted(trial.params.items())))
+
+
+def _goes_on(trial: FrozenTrial) -> bool:
+    return trial.state.name == "RUNNING"
 
 
 def missed_target(trial: FrozenTrial) -> bool:

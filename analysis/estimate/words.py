@@ -74,6 +74,19 @@ def sentences(found: Estimate, shown: Callable[[float], str]) -> list[str]:
     return said
 
 
+def ahead_sentence(
+    number: int, rounds: tuple[int, int], value: float, found: Estimate | None, shown: Callable[[float], str]
+) -> str:
+    """That a trial leads which has not ended. rounds: those that it has, and of how many; value: its last one; found:
+    what it is estimated to end with, once that can be said."""
+    at = f"{shown(value)} in round {rounds[0]} of {rounds[1]}"
+    if found is None:
+        return f"Trial {number}, which has not ended, is ahead: {at}."
+    interval = f"{100 * found.level:.0f} % interval {shown(found.low)} to {shown(found.high)}"
+    end = f"estimated mean over all seeds at its end {shown(found.mean)}, {interval}"
+    return f"Trial {number}, which has not ended, is ahead: {at}; {end}."
+
+
 def _unstable(found: Estimate) -> list[str]:
     """Which trials lost what they had learnt, where any did."""
     if not found.unstable:

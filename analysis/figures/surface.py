@@ -75,7 +75,7 @@ def data(runs: Sequence[Run]) -> Drawing:
     mean = found.sign * found.belief.mean[at]
     if run.metrics[0] in SHARES:
         mean = np.clip(mean, 0.0, 1.0)
-    table = pd.DataFrame(lattice, columns=["x", "y"]).assign(mean=mean, std=np.sqrt(found.beside[at]))
+    table = pd.DataFrame(lattice, columns=["x", "y"]).assign(mean=mean, std=np.sqrt(found.ended.beside[at]))
     kept = run.trials[run.trials["state"].isin(["COMPLETE", "PRUNED"]) & run.trials["number"].isin(run.first_trials)]
     kept = kept[kept[x].notna()]
     if y is not None:

@@ -114,7 +114,7 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     if run.ranked:
         (under_conditions if run.crossed else winner_card)(page, run, labels, prefix)
     else:
-        no_result_card(page, run, prefix)
+        no_result_card(page, run, labels, prefix)
     page.add(summary.facts(run, labels, page.told))
     sections.best_card(page, run, labels, prefix)
     what_changes(page, run, labels, prefix)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from analysis.estimate import Estimate, apart, between, sentences, unseen, unseen_sentence, verdict
+from analysis.estimate import Estimate, ahead_sentence, apart, between, sentences, unseen, unseen_sentence, verdict
 from analysis.figure import Figure
 from analysis.figures.importance import FIGURE as IMPORTANCE
 from analysis.figures.surface import FIGURE as SURFACE
@@ -51,8 +51,8 @@ def winner_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     who = f"{'Winner' if len(run.directions) == 1 else 'The knee of the Pareto front'}: {trials_named(run.chosen)}"
     title = fresh_verdict(run, labels, finals) or _verdict(run, labels)
     chips = f"<b>{escape(who)}</b> " * (title is not None) + _configuration(run, labels)
-    inner = f'<p class="winner">{chips}</p>{_value(run, labels)}{_picture(page, run, prefix)}'
-    inner += told([], next_step(run, finals))
+    inner = f'<p class="winner">{chips}</p>{_value(run, labels)}{_paragraphs(_ahead(run, labels))}'
+    inner += _picture(page, run, prefix) + told([], next_step(run, finals))
     inner += f"<details><summary>Why, and how sure that is</summary>{told(rows)}</details>"
     page.card(f"{prefix}answer", title or who, inner, "Answer" if not prefix else "")
 
@@ -209,6 +209,17 @@ def _value(run: Run, labels: Labels) -> str:
     )
 
 
+def _ahead(run: Run, labels: Labels) -> list[str]:
+    """The trial that has not ended and is ahead, if there is one."""
+    if run.ahead is None:
+        return []
+    curve = run.trial(run.ahead).intermediate_values
+    rounds = max(curve), int(run.experiment["rounds"])
+    found = run.ahead_estimate
+    metric = run.metrics[0]
+    return [ahead_sentence(run.ahead, rounds, curve[rounds[0]], found, lambda value: labels.shown(metric, value))]
+
+
 def _sure(run: Run, labels: Labels) -> list[str]:
     """What cannot be told from the winner, and why."""
     found = run.estimate
@@ -329,12 +340,11 @@ def _interval_strip(found: Estimate, values: Sequence[float], what: str, shown: 
     )
 
 
-def no_result_card(page: Page, run: Run, prefix: str) -> None:
+def no_result_card(page: Page, run: Run, labels: Labels, prefix: str) -> None:
     """Adds the card of a run of which no trial has run to its end."""
-    rows = [("What happened", [_outcomes(run)]), ("Errors", _errors(run))]
-    page.card(
-        f"{prefix}answer", "There is no result", told(rows, _next_without_result(run)), "Answer" if not prefix else ""
-    )
+    rows = [("What happened", [_outcomes(run), *_ahead(run, labels)]), ("Errors", _errors(run))]
+    title = "There is no result yet" if unfinished(run) else "There is no result"
+    page.card(f"{prefix}answer", title, told(rows, _next_without_result(run)), "Answer" if not prefix else "")
 
 
 def _outcomes(run: Run) -> str:

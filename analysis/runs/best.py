@@ -16,7 +16,7 @@ from search_spaces.parameter import Value
 @dataclass(frozen=True)
 class Best:
     """The best complete trial, as `analysis.runs.Run.best` has it: by the metric; of several, the knee of the Pareto
-    front."""
+    front. Or one that has not ended and is ahead of it."""
 
     number: int
     #: By metric; `search_spaces.metrics.UNREACHED` for a target that was not reached.
@@ -33,6 +33,8 @@ class Best:
     condition: Mapping[str, Value] = field(default_factory=dict)
     #: Whether it keeps each requirement of the search, and how likely.
     kept: tuple[Kept, ...] = ()
+    #: Where it did not run to its end, the round that its values are of.
+    round: int | None = None
 
     @property
     def measured(self) -> dict[str, float | None]:
@@ -50,14 +52,22 @@ class Best:
         ends = [run.trial(n).values or () for n in numbers]
         means = map(statistics.fmean, zip(*ends, strict=True))
         values = dict(zip(run.metrics, means, strict=False))
-        said = run.estimate if number == run.best else None
+        round_ = max(trial.intermediate_values, default=None) if numbers == [number] and not trial.values else None
+        if round_ is not None:
+            values = {run.metrics[0]: trial.intermediate_values[round_]}
+        said = run.estimate if number == run.best else run.ahead_estimate if number == run.ahead else None
         measured, required = run.measured(*numbers), tuple(run.kept) if number == run.best else ()
-        return cls(number, values, params, measured, said, run.origin(trial), condition, required)
+        return cls(number, values, params, measured, said, run.origin(trial), condition, required, round_)
 
 
 def best_of(run: Run) -> Best | None:
     """The best of a run; None where there is none yet, and where its trials are under several conditions."""
     return None if run.best is None else Best.of(run, run.best)
+
+
+def ahead_of(run: Run) -> Best | None:
+    """The trial of a run that has not ended and is ahead of its best one; None where none is."""
+    return None if run.ahead is None else Best.of(run, run.ahead)
 
 
 def best_by_condition(run: Run) -> tuple[Best, ...]:

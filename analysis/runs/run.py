@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from analysis.estimate import Estimate, Standing, configuration, estimate, missed_target, standing
+from analysis.estimate import Estimate, Standing, ahead, configuration, estimate, missed_target, standing
 from analysis.estimate.prior import flat
 from analysis.estimate.winner import BySeed
 from analysis.runs import pareto, race
@@ -330,10 +330,10 @@ class Run:
         """What a search for one metric knows of its configurations; None for other runs, those under several conditions
         among them, and before two federations ran to their end. Where it has requirements, only configurations that
         keep them may win, or, where none does, the one that misses them least."""
-        if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
+        if self._now is None:
             return None
-        found = self.believed(())
-        if found is None or not self.requirements:
+        found = self._now.ended
+        if not self.requirements:
             return found
         missed = {number: self.missed(number) for number in found.ranked}
         least = min(missed.values())
@@ -341,6 +341,11 @@ class Run:
         allowed = {number for number in missed if missed[number] == 0} or {first}
         seeds = [seeds if number in allowed else 0 for number, seeds in zip(found.numbers, found.seeds, strict=True)]
         return dataclasses.replace(found, seeds=tuple(seeds))
+
+    @cached_property
+    def _now(self) -> Standing | None:
+        """The same with the trials that go on, and without requirements."""
+        return None if self.kind == "run" or len(self.metrics) != 1 or self.crossed else self.believed(())
 
     def believed(self, candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Standing | None:
         """What the trials say, also of `candidates` (`analysis.estimate.standing`); requirements are no part of it."""
@@ -355,7 +360,8 @@ class Run:
         if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
             return None
         sign, prior = 1.0 if self.maximise else -1.0, flat(self.metrics[0])
-        return standing(self.frozen[self.taken :], sign, self._by_seed, prior=prior)
+        found = standing(self.frozen[self.taken :], sign, self._by_seed, prior=prior)
+        return None if found is None else found.ended
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -398,10 +404,25 @@ class Run:
     def estimate_for(self, fresh: int | None) -> Estimate | None:
         """The same, with the interval of the winner's mean over so many `fresh` seeds, which is wider than that over
         all seeds (None)."""
-        if self.standing is None:
-            return None
+        return self._estimate(self.standing, fresh)
+
+    def _estimate(self, found: Standing | None, fresh: int | None = None) -> Estimate | None:
         ends = (0.0, 1.0) if self.metrics[0] in SHARES else (-math.inf, math.inf)
-        return estimate(self.standing, ends=ends, fresh=fresh, paper=self.paper)
+        return None if found is None else estimate(found, ends=ends, fresh=fresh, paper=self.paper)
+
+    @cached_property
+    def ahead(self) -> int | None:
+        """The trial that has not ended and leads all the same (`analysis.estimate.ahead`), of a search for one metric;
+        None where none does, and where the search has requirements: whether it will keep them is not known."""
+        if self.kind == "run" or len(self.metrics) != 1 or self.crossed or self.requirements:
+            return None
+        sign, rounds = 1.0 if self.maximise else -1.0, int(self.experiment.get("rounds") or 0)
+        return ahead(self.frozen, self._now, sign, rounds)
+
+    @cached_property
+    def ahead_estimate(self) -> Estimate | None:
+        """What the search says of the trial that is `ahead`, once two federations ran to their end."""
+        return None if self.ahead is None else self._estimate(self._now)
 
     def first(self, number: int) -> int:
         """The trial that stands for the configuration of this one: where the search has a `standing`, the first one of

@@ -16,7 +16,7 @@ from typing import Any
 
 from analysis.runs import load_run as load
 from analysis.runs.best import Best as Best
-from analysis.runs.best import best_by_condition, best_of
+from analysis.runs.best import ahead_of, best_by_condition, best_of
 from fedtune.api.findings import Findings
 from fedtune.console import progress
 from fedtune.decisions.history import Part
@@ -47,14 +47,17 @@ class Result(Findings):
     taken: int = 0
     #: Where trials are under several conditions of the experiment: the best under each of them, and none in all.
     by_condition: tuple[Best, ...] = ()
+    #: A trial that has not ended and is ahead of the best one; `run` and `export` take it in its place.
+    ahead: Best | None = None
     #: A sentence where the mirror of the run (`storage`) lacks something.
     unsent: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
         plain = dataclasses.asdict(self) | {"folder": str(self.folder)}
-        if self.best is not None:
-            plain["best"]["values"] = self.best.measured
+        for name, one in {"best": self.best, "ahead": self.ahead}.items():
+            if one is not None:
+                plain[name]["values"] = one.measured
         for told, best in zip(plain["by_condition"], self.by_condition, strict=True):
             told["values"] = best.measured
         return plain
@@ -105,7 +108,7 @@ def result_of(folder: Path, outcome: driver.Outcome, seconds: float = 0.0, unsen
     counts = dict(Counter(trial.state.name for trial in run.frozen))  # plain, as `asdict` cannot copy a Counter
     ended = outcome.finished, outcome.interrupted, outcome.out_of_time
     several = best_by_condition(run)
-    return Result(folder, counts, best_of(run), *ended, seconds, run.taken, several, unsent)
+    return Result(folder, counts, best_of(run), *ended, seconds, run.taken, several, ahead_of(run), unsent)
 
 
 def driven(part: Part, notes: Sequence[str], shown: Progress, storage: str | None = None) -> Result:

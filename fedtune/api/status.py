@@ -20,7 +20,7 @@ from analysis.labels import Labels
 from analysis.reproduce.folder import Made, ReproductionRecord, load_made
 from analysis.runs import Run
 from analysis.runs import load_run as load
-from analysis.runs.best import Best, best_by_condition, best_of
+from analysis.runs.best import Best, ahead_of, best_by_condition, best_of
 from fedtune.api import optuna_study
 from fedtune.decisions.race import is_over, spent
 from fedtune.record.experiment import Experiment
@@ -37,7 +37,8 @@ def status(run: str | Path) -> dict[str, Any]:
 
     `state` is running (a process works on it), finished, or resumable. `running` lists the trials that have begun and
     not ended, with their round. `best` is the best trial; where trials are under several conditions of the experiment
-    there is none in all, and `by_condition` has that of each.
+    there is none in all, and `by_condition` has that of each. `ahead` is a trial that has not ended and leads all the
+    same, with its round.
 
     Of a search over several methods (`fedtune auto`): run, kind, metric, state, the outcome of its trials, leader, and
     the leaderboard's rows. Of a figure or table (`fedtune reproduce`): run, the kind `reproduction`, name, title,
@@ -50,7 +51,7 @@ def status(run: str | Path) -> dict[str, Any]:
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
     driven = is_driven(folder)
-    best = best_of(found)
+    best, ahead = best_of(found), ahead_of(found)
     running = [
         {
             "trial": trial.number,
@@ -75,6 +76,7 @@ def status(run: str | Path) -> dict[str, Any]:
         "failed": counts["FAIL"],
         "running": running,
         "best": None if best is None else _plain(best),
+        "ahead": None if ahead is None else _plain(ahead) | {"round": ahead.round, "rounds": experiment.rounds},
         "by_condition": [_plain(one) | {"condition": dict(one.condition)} for one in best_by_condition(found)],
         "errors": [
             {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"

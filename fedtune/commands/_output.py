@@ -13,7 +13,7 @@ import yaml
 from analysis.labels import size, told
 from analysis.next_commands import run_command
 from analysis.runs.conditions import show
-from fedtune.commands._status_output import params_text, say_estimate, say_under
+from fedtune.commands._status_output import params_text, say_ahead, say_estimate, say_under
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
@@ -69,6 +69,9 @@ def result(found: Result, as_json: bool) -> None:
             say_estimate(best.estimate, experiment.metric[0])
             for one in best.kept:
                 tables.say(f"  {one.sentence()}")
+        if (ahead := found.ahead) is not None:
+            at = ahead.round or 0, experiment.rounds
+            say_ahead(ahead.number, at, ahead.values, ahead.params, ahead.estimate, experiment.metric[0])
         for under in found.by_condition:
             say_under(under.condition, under.number, under.values, under.params, under.estimate, experiment.metric[0])
             for one in under.kept:
@@ -213,6 +216,7 @@ def exported(data: dict[str, Any], output: str | Path | None, as_json: bool) -> 
         found = {key: data["parameters"][key] for key in data["searched"]}
         tables.say(
             f"{output}: trial {data['provenance']['trial']} of {data['provenance']['run']}, {values}"
+            + (f" in round {data['provenance']['round']}, as it has not ended" if "round" in data["provenance"] else "")
             + (f", {params_text(found)}" if found else "")
             + "."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from analysis.estimate import Estimate, sentences
+from analysis.estimate import Estimate, ahead_sentence, sentences
 from analysis.labels import told
 from analysis.runs.conditions import named
 from fedtune.console import tables
@@ -47,6 +47,10 @@ def _of_run(found: dict[str, Any], folder: str) -> None:
         values = ", ".join(f"{name} {told(name, value)}" for name, value in found["best"]["values"].items())
         tables.say(f"Best: trial {found['best']['trial']}, {values}, {params_text(found['best']['params'])}")
         say_estimate(found["best"]["estimate"] and Estimate(**found["best"]["estimate"]), found["metric"][0])
+    if (ahead := found["ahead"]) is not None:
+        said = ahead["estimate"] and Estimate(**ahead["estimate"])
+        rounds = ahead["round"], ahead["rounds"]
+        say_ahead(ahead["trial"], rounds, ahead["values"], ahead["params"], said, found["metric"][0])
     for one in found["by_condition"]:
         said = one["estimate"] and Estimate(**one["estimate"])
         say_under(one["condition"], one["trial"], one["values"], one["params"], said, found["metric"][0])
@@ -57,6 +61,14 @@ def say_estimate(found: Estimate | None, metric: str) -> None:
     if found is not None:
         for line in sentences(found, lambda value: told(metric, value)):
             tables.say(f"  {line}")
+
+
+def say_ahead(
+    number: int, rounds: tuple[int, int], values: Any, params: Any, said: Estimate | None, metric: str
+) -> None:
+    """The trial that has not ended and is ahead of the best one."""
+    sentence = ahead_sentence(number, rounds, values[metric], said, lambda value: told(metric, value))
+    tables.say(f"{sentence} It has {params_text(params)}.")
 
 
 def say_under(condition: Any, number: int, values: Any, params: Any, said: Estimate | None, metric: str) -> None:

@@ -65,6 +65,7 @@ def described(run: Run, best: Best) -> dict[str, Any]:
         "provenance": {
             "run": run.name,
             "trial": best.number,
+            **({} if best.round is None else {"round": best.round}),
             **({"from": best.origin} if best.origin else {}),
             "seed": experiment.seed,
             "seeds": race.seeds(run.experiment, run.frozen, best.number),
@@ -98,8 +99,10 @@ def _plain(found: Estimate) -> dict[str, Any]:
 
 
 def trial_of(run: Run, trial: int | None) -> int:
-    """The trial that was asked for, or the best one."""
+    """The trial that was asked for, or the best one: one that is ahead of it though it has not ended, if there is."""
     if trial is None:
+        if run.ahead is not None:
+            return run.ahead
         if run.best is None:
             raise UserError(
                 f"{run.path} has no trial that ran to its end yet, so there is no best one. Look with `fedtune "

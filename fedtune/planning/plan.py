@@ -510,7 +510,11 @@ def _final_run(request: RunRequest, settings: Settings | None, after: int, probl
             own_metrics.declare(own_metrics.references(str(values.get("own_metrics", own_metrics.NONE))))
     except UserError as error:
         raise UserError(*problems, *error.problems) from None
-    found = (source.get("provenance") or {}).get("run", method)
+    origin = source.get("provenance") or {}
+    found = origin.get("run", method)
+    if "round" in origin:
+        trial = f"Trial {origin.get('trial')} of {found}"
+        notes = (*notes, f"{trial} had not ended when its configuration was taken, in round {origin['round']}.")
     folder = named_folder(str(request.name if request.name is not None else _free(f"{found}-final")), problems)
     # The metric by which it was selected decides which round's model is kept; the same on test data, where there are no
     # validation data.

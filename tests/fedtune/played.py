@@ -35,11 +35,13 @@ def play(
     sessions: int = 1,
     allocation: Allocation | None = None,
     simulate: type[Fake] = Fake,
+    most: int | None = None,
 ) -> Run:
-    """Runs what is left of a run, `width` trials at once, in more than one session as if its driver were killed."""
+    """Runs what is left of a run, or `most` trials of it, `width` trials at once, in more than one session as if its
+    driver were killed."""
     made, where = Experiment.read(folder), Space.from_json(json.loads((folder / run_folder.SPACE).read_text()))
     queue, live, steps = Queue([Part(folder, made, where)], allocation), [], 0
-    while not queue.finished:
+    while not queue.finished and steps != most:
         while len(live) < width and (proposal := queue.propose()) is not None:
             live.append(proposal)
         _simulate(queue, made, folder, live.pop(), simulate)

@@ -17,7 +17,7 @@ from analysis.auto.record import AutoRecord, Candidate
 from analysis.stats import summarise
 from benchmarks.replay.auto.world import METHOD, AllMethods, World
 from benchmarks.replay.searcher import Setting, Verdict
-from benchmarks.replay.searchers.present import Present, best_of, experiment, replayed
+from benchmarks.replay.searchers.present import Present, best_of, experiment, recorded, replayed
 from benchmarks.replay.simulator import Simulation
 from fedtune.api.auto import allocation_of
 from fedtune.decisions import fresh_seeds
@@ -67,7 +67,7 @@ class AutoSearch(Present):
     def winners(self) -> dict[str, Verdict]:
         """Of every method that has one, its best configuration."""
         found = {
-            method: best_of(self.queue.history.of(place), space)
+            method: best_of(recorded(self.queue.history, place), space, self.rounds)
             for place, (method, space) in enumerate(self._spaces.items())
         }
         return {

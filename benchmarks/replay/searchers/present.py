@@ -6,20 +6,21 @@ simulate (the replay), and Ray, which only places trials. A trial ends as `train
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.estimate import estimate, standing
+from analysis.estimate import ahead, estimate, standing
 from analysis.estimate.prior import flat
 from analysis.estimate.winner import BySeed
 from analysis.runs.trials import origin
 from benchmarks.replay.searcher import LEVEL, Floats, Setting, Verdict
 from benchmarks.replay.trials import Trials
 from fedtune.decisions.early_stopping import Rule, default_grace
-from fedtune.decisions.history import Part
+from fedtune.decisions.history import History, Part
 from fedtune.decisions.initial_design import size
 from fedtune.decisions.optuna_samplers import EI, usual
 from fedtune.execution.queue import Queue
@@ -123,30 +124,45 @@ class Present(Trials):
 
     def winner(self) -> Verdict | None:
         by_seed = self._by_seed if len(self.seeds) > 1 else None
-        return best_of(self.queue.history.of(0), self.queue.parts[0].space, by_seed, self._fresh)
+        known = recorded(self.queue.history, 0)
+        return best_of(known, self.queue.parts[0].space, self.rounds, by_seed, self._fresh)
+
+
+def recorded(history: History, place: int) -> list[FrozenTrial]:
+    """The trials of a run as its study has them: those that run with the rounds they have."""
+    trials = history.of(place)
+    for number, curve in history.reported[place].items():
+        trials[number] = copy.copy(trials[number])
+        trials[number].intermediate_values = {round_: values[0] for round_, values in curve.items()}
+    return trials
 
 
 def best_of(
     trials: Sequence[FrozenTrial],
     space: Space,
+    rounds: int,
     by_seed: BySeed | None = None,
     fresh: int | None = None,
 ) -> Verdict | None:
-    """The winner by estimate, as `analysis.runs.Run.best` has it; before there is one, the completed trial with the
-    highest value, without an interval. `by_seed`: values by trial, seed and round, where trials have several.
+    """What `fedtune run` would train: the trial that is ahead, though it has not ended, or else the winner by estimate
+    (`analysis.runs.Run.ahead` and `best`); before there is an estimate, the one with the highest last value, without an
+    interval. `rounds`: of a whole trial. `by_seed`: values by trial, seed and round, where trials have several.
     `fresh`: as `Setting.fresh`. A search that holds the paper's values claims a gain where its report would
-    (`Estimate.better`), and one without a winner by estimate claims none."""
+    (`Estimate.better`), which is one of trials that ended; and one without a winner by estimate claims none."""
     paper = next((trial.number for trial in trials if origin(trial) == PAPER), None)
     found = standing(trials, 1.0, by_seed, prior=flat(METRIC))
     if found is not None:
         said = estimate(found, LEVEL, fresh=fresh, paper=paper)
-        claim = None if paper is None else said.better
+        claim = None if paper is None else estimate(found.ended, LEVEL, fresh=fresh, paper=paper).better
         return Verdict(space.values(trials[said.trial].params), said.mean, said.low, said.high, claim)
-    done = [trial for trial in trials if trial.state.name == "COMPLETE"]
-    if not done:
+    last = {trial.number: trial.values[0] for trial in trials if trial.state.name == "COMPLETE"}
+    if (number := ahead(trials, None, 1.0, rounds)) is not None:
+        curve = trials[number].intermediate_values
+        last = {number: curve[max(curve)]}
+    if not last:
         return None
-    best = max(done, key=lambda trial: (trial.values[0], -trial.number))
-    return Verdict(space.values(best.params), float(best.values[0]), claim=None if paper is None else False)
+    best = max(last, key=lambda number: (last[number], -number))
+    return Verdict(space.values(trials[best].params), float(last[best]), claim=None if paper is None else False)
 
 
 def experiment(setting: Setting, each: int, **changes: Any) -> Experiment:

@@ -9,7 +9,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from analysis.estimate import Estimate, estimate, sentences, standing, verdict, winner
+from analysis.estimate import Estimate, ahead, ahead_sentence, estimate, sentences, standing, verdict, winner
 from analysis.estimate.coordinates import coordinates
 from analysis.estimate.ends import ends_of
 from analysis.estimate.posterior import Federations, Part, Posterior, posterior
@@ -458,3 +458,71 @@ def test_a_winner_that_was_not_confirmed_is_believed_by_all_alone():
     said = estimate(found)
     assert better[said.trial].params == {"lr": 0.05} and found.confirmed is not None
     assert said.mean == pytest.approx(found.belief.mean[found.ranking[0]])
+
+
+#: Four trials of eight rounds that ended between 0.5 and 0.56, all gaining alike.
+WHOLE = [(0.01 * (i + 1), [0.1 * r / 2 + 0.02 * i + 0.1 for r in range(1, 9)]) for i in range(4)]
+
+
+def test_a_trial_that_has_not_ended_is_ahead_from_a_quarter_of_the_rounds_on():
+    """It has 0.3 more than the others had there."""
+    curve = [0.5, 0.55, 0.6]
+    for rounds, leads in ((1, False), (2, True), (3, True)):
+        given = trials(*WHOLE, (0.06, curve[:rounds], TrialState.RUNNING))
+        found = standing(given, 1.0)
+        assert ahead(given, found, 1.0, 8) == (4 if leads else None), rounds
+        said = estimate(found)
+        assert (said.trial, said.configurations, said.seeds) == ((4, 5, 0) if leads else (3, 4, 1)), rounds
+        assert estimate(found.ended).trial == 3 and estimate(found.ended).configurations == 4
+    # 0.6 after round 3, and each gained 0.25 from there on; it is as if it had been stopped there.
+    stopped = standing(trials(*WHOLE, (0.06, curve, TrialState.PRUNED)), 1.0)
+    assert said.mean == pytest.approx(stopped.belief.mean[4]) and 0.7 < said.mean < 0.9
+    assert ahead(trials(*WHOLE), standing(trials(*WHOLE), 1.0), 1.0, 8) is None
+
+
+def test_a_poor_one_is_not_ahead_and_where_less_is_better_the_lower_one_is():
+    given = trials(*WHOLE, (0.06, [0.05, 0.1], TrialState.RUNNING))
+    assert ahead(given, standing(given, 1.0), 1.0, 8) is None
+    assert ahead(given, standing(given, -1.0), -1.0, 8) == 4
+
+
+def test_a_further_federation_of_a_configuration_that_ended_is_not_ahead_of_it():
+    given = trials(*WHOLE, (0.04, [0.6, 0.7], TrialState.RUNNING, {"seed": 7}))
+    found = standing(given, 1.0)
+    assert found.ranked[0] == 3 and ahead(given, found, 1.0, 8) is None and not found.unfinished
+
+
+def test_of_one_federation_that_began_twice_the_longer_curve_counts():
+    """A trial of the initial design that goes on begins anew; what it had is a part of what it has."""
+    began, goes_on = (0.06, [0.5], TrialState.PRUNED), (0.06, [0.5, 0.55, 0.6], TrialState.RUNNING)
+    for given in (trials(*WHOLE, began, goes_on), trials(*WHOLE, goes_on, began)):
+        found = standing(given, 1.0)
+        number = next(t.number for t in given if t.state == TrialState.RUNNING)
+        assert ahead(given, found, 1.0, 8) == number == estimate(found).trial
+        assert estimate(found).mean == estimate(standing(trials(*WHOLE, goes_on), 1.0)).mean
+
+
+def test_before_there_is_a_standing_the_best_last_value_leads():
+    one, running = WHOLE[3], TrialState.RUNNING
+    assert ahead(trials(one, (0.06, [0.5, 0.6], running)), None, 1.0, 8) == 1
+    assert ahead(trials(one, (0.06, [0.5, 0.6], running)), None, 1.0, 9) is None, "less than a quarter of nine"
+    assert ahead(trials((0.06, [0.5, 0.6], running)), None, 1.0, 8) is None, "there is no other"
+    assert ahead(trials(one, (0.06, [0.5, 0.4], running)), None, 1.0, 8) is None, "the other has 0.56"
+    assert ahead(trials(one, (0.06, [0.5, 0.4], running)), None, -1.0, 8) == 1
+    assert ahead(trials((0.06, [0.5, 0.4], running), (0.07, [0.5, 0.4], running)), None, 1.0, 8) == 0
+    assert ahead(trials(one, (0.06, [0.5, 0.6], TrialState.PRUNED)), None, 1.0, 8) is None, "it was stopped"
+    for nothing in ([], [0.5, UNREACHED], [0.5, math.nan]):
+        assert ahead(trials(one, (0.06, nothing, running)), None, -1.0, 8) is None
+
+
+def test_what_is_said_of_it():
+    given = trials(*WHOLE, (0.06, [0.5, 0.6], TrialState.RUNNING))
+    said = estimate(standing(given, 1.0))
+    shown = "{:.3f}".format
+    assert ahead_sentence(4, (2, 8), 0.6, None, shown) == (
+        "Trial 4, which has not ended, is ahead: 0.600 in round 2 of 8."
+    )
+    assert ahead_sentence(4, (2, 8), 0.6, said, shown) == (
+        "Trial 4, which has not ended, is ahead: 0.600 in round 2 of 8; estimated mean over all seeds at its end "
+        f"{said.mean:.3f}, 90 % interval {said.low:.3f} to {said.high:.3f}."
+    )
