@@ -214,9 +214,10 @@ def exported(data: dict[str, Any], output: str | Path | None, as_json: bool) -> 
     else:
         values = ", ".join(f"{name} {told(name, value)}" for name, value in data["metric"].items())
         found = {key: data["parameters"][key] for key in data["searched"]}
+        origin = data["provenance"]
+        at = f" in round {origin['round']}, as it has not run to its end" if "round" in origin else ""
         tables.say(
-            f"{output}: trial {data['provenance']['trial']} of {data['provenance']['run']}, {values}"
-            + (f" in round {data['provenance']['round']}, as it has not ended" if "round" in data["provenance"] else "")
+            f"{output}: trial {origin['trial']} of {origin['run']}, {values}{at}"
             + (f", {params_text(found)}" if found else "")
             + "."
         )

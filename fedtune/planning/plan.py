@@ -513,8 +513,8 @@ def _final_run(request: RunRequest, settings: Settings | None, after: int, probl
     origin = source.get("provenance") or {}
     found = origin.get("run", method)
     if "round" in origin:
-        trial = f"Trial {origin.get('trial')} of {found}"
-        notes = (*notes, f"{trial} had not ended when its configuration was taken, in round {origin['round']}.")
+        taken = f"when its configuration was taken, in round {origin['round']}"
+        notes = (*notes, f"Trial {origin.get('trial')} of {found} had not run to its end {taken}.")
     folder = named_folder(str(request.name if request.name is not None else _free(f"{found}-final")), problems)
     # The metric by which it was selected decides which round's model is kept; the same on test data, where there are no
     # validation data.

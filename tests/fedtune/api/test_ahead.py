@@ -65,7 +65,9 @@ def test_status_and_result_say_it_beside_the_best(run: Run, capsys: pytest.Captu
     assert said.count("Trial 6, which has not ended, is ahead: ") == 2
 
 
-def test_export_and_run_take_it_and_another_one_where_asked(run: Run, tmp_path: Path) -> None:
+def test_export_and_run_take_it_and_another_one_where_asked(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = fedtune.export(run.path, tmp_path / "best.yaml")
     assert (found["provenance"]["trial"], found["provenance"]["round"]) == (6, 3)
     assert found["estimate"]["trial"] == 6 and found["metric"] == {run.metrics[0]: 2.0}
@@ -74,6 +76,8 @@ def test_export_and_run_take_it_and_another_one_where_asked(run: Run, tmp_path: 
     ended = fedtune.export(run.path, trial=run.best)["provenance"]
     assert ended["trial"] == run.best and "round" not in ended
     assert trial_of(run, None) == 6, "which `fedtune run` trains"
+    _output.exported(found, "best.yaml", as_json=False)
+    assert " 200.00 % in round 3, as it has not run to its end, alpha=" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_report_says_it(run: Run, tmp_path: Path) -> None:

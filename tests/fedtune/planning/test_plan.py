@@ -116,7 +116,7 @@ def test_a_final_run_says_that_its_trial_had_not_ended(toy: Path, tmp_path: Path
         exported.write_text(yaml.safe_dump(GOOD | {"provenance": {"run": "s", "trial": 6, **more}}))
         asked = RunRequest(str(exported), dataset=str(toy), seeds=1, set=("clients=3",), name=tmp_path / "run")
         said.append([note for note in plan(asked).notes if "Trial 6" in note])
-    assert said == [[], ["Trial 6 of s had not ended when its configuration was taken, in round 3."]]
+    assert said == [[], ["Trial 6 of s had not run to its end when its configuration was taken, in round 3."]]
 
 
 def test_unknown_options_are_named() -> None:
