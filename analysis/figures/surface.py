@@ -20,7 +20,7 @@ from analysis.figure import Figure
 from analysis.figures._common import of_several_seeds, plain, searched_axis, two_keys
 from analysis.labels import Labels
 from analysis.runs import Run
-from search_spaces.metrics import SHARES
+from search_spaces.metrics import SHARES, is_unreached
 
 #: Values along a number's axis.
 STEPS = 33
@@ -59,7 +59,7 @@ def needs(runs: Sequence[Run]) -> str | None:
 def data(runs: Sequence[Run]) -> Drawing:
     """Table: one row per place of the lattice: x, y, mean (the estimate), std (how sure that is: the standard deviation
     of the difference from the mean of all configurations that ran to their end). Trials: one row per trial (in a race
-    per configuration) that ran to its end or was stopped: trial, x, y, value (its last one), state, best."""
+    per configuration) that ran to its end, was stopped or goes on: trial, x, y, value (its last one), state, best."""
     run = runs[0]
     assert run.best is not None
     winner = run.trial(run.best)
@@ -76,8 +76,11 @@ def data(runs: Sequence[Run]) -> Drawing:
     if run.metrics[0] in SHARES:
         mean = np.clip(mean, 0.0, 1.0)
     table = pd.DataFrame(lattice, columns=["x", "y"]).assign(mean=mean, std=np.sqrt(found.ended.beside[at]))
-    kept = run.trials[run.trials["state"].isin(["COMPLETE", "PRUNED"]) & run.trials["number"].isin(run.first_trials)]
-    kept = kept[kept[x].notna()]
+    curves = {t.number: t.intermediate_values for t in run.frozen if t.intermediate_values}
+    last = {number: value for number, curve in curves.items() if not is_unreached(value := curve[max(curve)])}
+    kept = run.trials[run.trials["number"].isin(run.first_trials) & (run.trials["state"] != "FAIL")]
+    kept = kept.assign(value=kept["value"].fillna(kept["number"].map(last)))
+    kept = kept[kept[x].notna() & (kept["value"].notna() | kept["state"].isin(["COMPLETE", "PRUNED"]))]
     if y is not None:
         kept = kept[kept[y].notna()]
     if run.single:
@@ -171,17 +174,16 @@ def _area(drawing: Drawing, values: pd.Series, panel: int, labels: Labels, unit:
 
 
 def _marks(drawing: Drawing, panel: int, labels: Labels, scale: float) -> list[go.Scatter]:
-    """A dot per trial that ran to its end, a × per trial that was stopped, and the star of the chosen one."""
+    """A dot per trial that ran to its end, a × per trial that was stopped, a white dot per trial that goes on, and the
+    star of the chosen one."""
     assert drawing.y is not None
     trials = drawing.trials
     where = f"{labels.symbol(drawing.x)} = %{{x}}, {labels.symbol(drawing.y)} = %{{y}}"
+    dark, bright = style.ON_BRIGHT, style.ON_DARK
     kinds = (
-        ("PRUNED", ", stopped early", {"symbol": "x-thin", "size": 7, "line": {"width": 2, "color": style.ON_DARK}}),
-        (
-            "COMPLETE",
-            "",
-            {"size": 8, "color": style.ON_BRIGHT, "line": {"width": 1.5, "color": style.ON_DARK}},
-        ),
+        ("PRUNED", ", stopped early", {"symbol": "x-thin", "size": 7, "line": {"width": 2, "color": bright}}),
+        ("RUNNING", ", not ended", {"size": 8, "color": bright, "line": {"width": 1.5, "color": dark}}),
+        ("COMPLETE", "", {"size": 8, "color": dark, "line": {"width": 1.5, "color": bright}}),
     )
     found = []
     for state, words, marker in kinds:
@@ -242,7 +244,8 @@ FIGURE = Figure(
     read=(
         "The estimate is of the mean over all seeds; beside it, darker where it is surer, is the standard deviation of "
         "its difference from the average configuration (of a single parameter: the band).",
-        "Dots ran to their end, crosses were stopped early, the star was chosen: far from all of them little is known.",
+        "Dots ran to their end, crosses were stopped early, white dots have not ended, the star was chosen: far from "
+        "all of them little is known.",
     ),
     needs=needs,
     data=data,

@@ -194,6 +194,15 @@ def test_the_surface_is_what_the_model_says_at_each_place(loaded: dict[str, Run]
     able = [i for i, seeds in enumerate(found.seeds) if seeds]
     assert std.z[20][5] == pytest.approx(100 * np.sqrt(found.belief.beside(able)[place]))
     assert np.ptp(mean.z, axis=0).max() > 0 and np.ptp(mean.z, axis=1).max() > 0
+    marks = [t for t in picture.data if isinstance(t, go.Scatter) and t.xaxis == "x"]
+    for state, place in (("PRUNED", 0), ("RUNNING", 1)):
+        drawn = {int(number): value for number, value in marks[place].customdata}
+        last = {
+            t.number: 100 * t.intermediate_values[max(t.intermediate_values)]
+            for t in run.frozen
+            if t.state.name == state
+        }
+        assert drawn == pytest.approx(last) != {}, "each with its last value"
     symbols = Labels.of([run], markup=False)
     held = [symbols.setting(key, value) for key, value in winner.params.items() if key not in (drawing.x, drawing.y)]
     assert held and f"the chosen trial's values: {', '.join(held)}." in picture.layout.meta["note"]
