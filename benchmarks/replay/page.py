@@ -44,8 +44,7 @@ HEAD = """# Quality of searches
 
 {follows}
 
-Made by `python -m benchmarks.replay record` from all that `make bench-search` measured (`xzcat
-benchmarks/recorded/search-quality.json.xz`). Nothing is trained: searches are replayed on recorded learning curves, each of them often.
+Made by `python -m benchmarks.replay record` from all that `make bench-search` measured (`xzcat benchmarks/recorded/search-quality.json.xz`). Nothing is trained: searches are replayed on recorded learning curves, each of them often.
 """
 
 NUMBER = """## The number
