@@ -502,8 +502,15 @@ def test_of_one_federation_that_began_twice_the_longer_curve_counts():
         assert estimate(found).mean == estimate(standing(trials(*WHOLE, goes_on), 1.0)).mean
 
 
+def test_of_a_configuration_that_was_stopped_on_another_seed_the_federation_that_goes_on_is_ahead():
+    stopped, goes_on = (0.06, [0.5], TrialState.PRUNED, {"seed": 1}), (0.06, [0.5, 0.6], TrialState.RUNNING)
+    given = trials(*WHOLE, stopped, goes_on)
+    assert ahead(given, standing(given, 1.0), 1.0, 8) == 5
+
+
 def test_before_there_is_a_standing_the_best_last_value_leads():
     one, running = WHOLE[3], TrialState.RUNNING
+    assert ahead(trials(), None, 1.0, 8) is None
     assert ahead(trials(one, (0.06, [0.5, 0.6], running)), None, 1.0, 8) == 1
     assert ahead(trials(one, (0.06, [0.5, 0.6], running)), None, 1.0, 9) is None, "less than a quarter of nine"
     assert ahead(trials((0.06, [0.5, 0.6], running)), None, 1.0, 8) is None, "there is no other"
