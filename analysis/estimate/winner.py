@@ -282,14 +282,16 @@ def ahead(trials: Sequence[FrozenTrial], found: Standing | None, sign: float, ro
     if found is not None:
         best = found.ranking[0]
         return found.numbers[best] if best in found.unfinished else None
-    last = {}
+    last, going = {}, {trial.number for trial in trials if _goes_on(trial)}
     for trial in trials:
         curve = trial.intermediate_values
-        far = trial.state.name == "COMPLETE" or _goes_on(trial) and max(curve, default=0) >= UNFINISHED * rounds
+        far = trial.state.name == "COMPLETE" or trial.number in going and max(curve, default=0) >= UNFINISHED * rounds
         if far and curve and math.isfinite(value := curve[max(curve)]) and not is_unreached(value):
             last[trial.number] = sign * value
-    leader = max(last, key=lambda number: (last[number], -number), default=None)
-    return next((t.number for t in trials if t.number == leader and _goes_on(t) and len(last) > 1), None)
+    if len(last) < 2:
+        return None
+    leader = max(last, key=lambda number: (last[number], -number))
+    return leader if leader in going else None
 
 
 def _settled_by(belief: Posterior, best: int, others: Sequence[int]) -> int | None:

@@ -345,7 +345,12 @@ class Run:
     @cached_property
     def _now(self) -> Standing | None:
         """The same with the trials that go on, and without requirements."""
-        return None if self.kind == "run" or len(self.metrics) != 1 or self.crossed else self.believed(())
+        return self.believed(()) if self._has_estimate else None
+
+    @property
+    def _has_estimate(self) -> bool:
+        """Whether this is a search for one metric under one condition."""
+        return self.kind != "run" and len(self.metrics) == 1 and not self.crossed
 
     def believed(self, candidates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Standing | None:
         """What the trials say, also of `candidates` (`analysis.estimate.standing`); requirements are no part of it."""
@@ -357,7 +362,7 @@ class Run:
     def by_itself(self) -> Standing | None:
         """What the trials that ran here say, and nothing that was known from earlier searches; None where `standing`
         is."""
-        if self.kind == "run" or len(self.metrics) != 1 or self.crossed:
+        if not self._has_estimate:
             return None
         sign, prior = 1.0 if self.maximise else -1.0, flat(self.metrics[0])
         found = standing(self.frozen[self.taken :], sign, self._by_seed, prior=prior)
@@ -414,7 +419,7 @@ class Run:
     def ahead(self) -> int | None:
         """The trial that has not ended and leads all the same (`analysis.estimate.ahead`), of a search for one metric;
         None where none does, and where the search has requirements: whether it will keep them is not known."""
-        if self.kind == "run" or len(self.metrics) != 1 or self.crossed or self.requirements:
+        if not self._has_estimate or self.requirements:
             return None
         sign, rounds = 1.0 if self.maximise else -1.0, int(self.experiment.get("rounds") or 0)
         return ahead(self.frozen, self._now, sign, rounds)
