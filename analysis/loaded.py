@@ -9,7 +9,6 @@ Figures are those of a report (`analysis.figures`). Tables:
 
     trials       every trial: outcome, metrics, searched values
     conditions   the best under each condition of the experiment, of a run under several
-    effects      what a variant changes under each condition, a row for each
     pivot        a row per method or variant and condition, see `analysis.pivots`
 
 Frames and CSV files hold numbers as recorded, so that accuracies are fractions; a CSV file says units in its header or
@@ -41,15 +40,14 @@ from analysis.reproduce.folder import ReproductionRecord, load_made
 from analysis.reproduce.joint_table import Joined, joined
 from analysis.runs import Paths, Run, load_runs
 from analysis.runs.conditions import means, named, show
-from analysis.tables.effects import effects_recorded, effects_table
 from analysis.tables.table import Table
 from search_spaces.errors import UserError, sentence, unknown
-from search_spaces.metrics import METRICS, twin
+from search_spaces.metrics import METRICS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-TABLES = ("trials", "conditions", "effects", "pivot")
+TABLES = ("trials", "conditions", "pivot")
 #: What files of a table can be, by suffix; a figure's are those of pictures and html.
 TEXTS = ("csv", "tex", "md", "html")
 
@@ -123,21 +121,17 @@ class Loaded:
         if options:
             raise UserError(f"The table {name} takes no options, got {', '.join(options)}.")
         run = self.runs[0]
-        labels = Labels.of([run], markup=False)
         if name == "trials":
             return trials(run)
-        found = by_condition(run, labels) if name == "conditions" else effects_table(run, twin(run.metrics[0]), labels)
-        if found is None or not found.rows:
-            why = "no trial has completed yet, or the run varies nothing that it tells of"
-            raise UserError(f"{run.path} has no table {name}: {why}.")
+        found = by_condition(run, Labels.of([run], markup=False))
+        if not found.rows:
+            raise UserError(f"{run.path} has no table {name}: no trial has completed yet.")
         return found
 
     def _recorded(self, name: str, shown: Table) -> Table:
         """What `shown` says as numbers of their own."""
         run = self.runs[0]
-        if name == "conditions":
-            return conditions_recorded(run, Labels.of([run], markup=False))
-        return effects_recorded(run, twin(run.metrics[0])) if name == "effects" else shown
+        return conditions_recorded(run, Labels.of([run], markup=False)) if name == "conditions" else shown
 
 
 def load(run: Paths) -> Loaded | Joined:

@@ -15,7 +15,7 @@ from analysis.report import sections, summary
 from analysis.report.anonymous import anonymous as without_names
 from analysis.report.anonymous import without_places
 from analysis.report.comparison import side_by_side
-from analysis.report.conditions import under_conditions, what_changes
+from analysis.report.conditions import under_conditions
 from analysis.report.page import Page, command, definition, escape, write
 from analysis.report.terms import explained
 from analysis.report.trials import details, trials_html, trials_table
@@ -117,7 +117,6 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
         no_result_card(page, run, labels, prefix)
     page.add(summary.facts(run, labels, page.told))
     sections.best_card(page, run, labels, prefix)
-    what_changes(page, run, labels, prefix)
     skipped = sections.figure_cards(page, run, prefix, tell)
     sections.paper_card(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)

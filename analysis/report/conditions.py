@@ -1,5 +1,4 @@
-"""The cards of a run under several conditions of the experiment: what is best under each of them, what a variant
-changes there, and the figures of each condition by itself."""
+"""The cards of a run under several conditions of the experiment: what is best under each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from analysis.runs import Run
 from analysis.runs.conditions import holds, named, show
 from analysis.runs.final_runs import FinalRun, final_runs
 from analysis.stats import summarise
-from analysis.tables.effects import effects_table
 from analysis.tables.table import Column, Table
 from search_spaces import shell
 from search_spaces.metrics import twin
@@ -31,18 +29,6 @@ def under_conditions(page: Page, run: Run, labels: Labels, prefix: str) -> None:
         terms = explained(page.told, measured, (str(item["key"]) for item in run.varied), labels)
         inner = table.html() + terms + _told(run, labels)
         page.card(f"{prefix}conditions", title, inner, "Conditions" if not prefix else "")
-
-
-def what_changes(page: Page, run: Run, labels: Labels, prefix: str) -> None:
-    """Adds the card on what a variant changes, for a run under several conditions."""
-    effects = effects_table(run, twin(run.metrics[0]), labels) if run.crossed else None
-    if effects is not None:
-        page.card(
-            f"{prefix}effects",
-            effects.title,
-            effects.html(),
-            "Effects" if not prefix else "",
-        )
 
 
 def by_condition(run: Run, labels: Labels) -> Table:

@@ -13,7 +13,7 @@ import typer
 
 SHELLS = ("bash", "zsh", "fish")
 #: What `fedtune figure` writes beside figures (`analysis.loaded.TABLES`, which loads what draws).
-TABLES = ("trials", "conditions", "effects", "pivot")
+TABLES = ("trials", "conditions", "pivot")
 
 
 def methods(incomplete: str) -> list[str]:

@@ -50,13 +50,9 @@ def test_tables_of_a_run_under_conditions(root: Path) -> None:
         mean, std = varied.mean_std(varied.last(root / "varied", row["trial"], "global_accuracy"))
         assert (row["global_accuracy"], row["global_accuracy:std"]) == (pytest.approx(mean), pytest.approx(std))
         assert row["low"] < row["val_global_accuracy"] < row["high"] < 1
-    effects = found.table("effects")
-    assert list(effects["value"]) == ["add"] * 3 and list(effects["omega"]) == [10.0, 1.0, 0.1]
-    new, old = (varied.last(root / "varied", trial, "global_accuracy") for trial in (3, 0))
-    assert effects["difference"][0] == pytest.approx(sum(new[seed] - old[seed] for seed in new) / len(new))
 
 
-@pytest.mark.parametrize("name", ["trials", "conditions", "effects", "pivot"])
+@pytest.mark.parametrize("name", ["trials", "conditions", "pivot"])
 def test_files_hold_fractions_and_say_so_and_what_people_read_is_in_per_cent(
     root: Path, tmp_path: Path, name: str
 ) -> None:
@@ -67,9 +63,9 @@ def test_files_hold_fractions_and_say_so_and_what_people_read_is_in_per_cent(
     units = "global_accuracy [fraction]" in rows[0] or all(row["unit"] == "fraction" for row in rows)
     assert units and "%" not in written.replace("90 %", "")
     key = {"trials": "global_accuracy [fraction]", "conditions": "global_accuracy [fraction]", "pivot": "mean"}
-    values = [float(row[key.get(name, "difference")]) for row in rows]
-    assert all(-1 < value < 1 for value in values)
-    read = found.save(name, tmp_path / "x.md").read_text().replace("+", "")
+    values = [float(row[key[name]]) for row in rows]
+    assert all(0 < value < 1 for value in values)
+    read = found.save(name, tmp_path / "x.md").read_text()
     assert all(f"{100 * value:.2f}" in read for value in values)
     keys = [head.removesuffix(" [fraction]").removesuffix(" [s]") for head in rows[0]]
     assert keys == list(found.table(name).columns), "a frame has the same columns"
@@ -106,8 +102,8 @@ def test_what_cannot_be_had_is_said(root: Path, call: Any, said: str) -> None:
 
 
 def test_an_empty_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no table effects: no trial has completed yet, or the run varies nothing"):
-        fedtune.load(varied.crossed(tmp_path / "crossed")).table("effects")
+    with pytest.raises(UserError, match="has no table conditions: no trial has completed yet"):
+        fedtune.load(varied.fairness(tmp_path / "begun", cells=0)).table("conditions")
 
 
 def test_a_figure_on_the_command_line(root: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Cells of several runs, the pivot table made of them, and the effect of a variant under each condition."""
+"""Cells of several runs, and the pivot table made of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from analysis.labels import Labels, decimals
+from analysis.labels import decimals
 from analysis.runs import load_runs
 from analysis.tables.cells import cells
-from analysis.tables.effects import effects, effects_table
 from analysis.tables.pivot import pivot, to_csv, to_json
 from search_spaces.errors import UserError
 from tests.analysis import synthetic, varied
@@ -215,28 +214,3 @@ def test_names_are_text_everywhere(tmp_path: Path) -> None:
     assert "<b>|" not in table.printed().html() and "&lt;b&gt;|$&amp;_`" in table.printed().html()
     assert r"&lt;b&gt;\|$&amp;\_\`" in table.printed().markdown()
     assert r"\textless{}b\textgreater{}|\$\&\_`" in table.printed().latex()
-
-
-def test_an_effect_is_the_difference_of_pairs_that_differ_in_it_alone(root: Path) -> None:
-    run = load_runs(root / "fairness")[0]
-    found = effects(run, "global_accuracy")
-    assert [(e.value, e.reference, e.condition["omega"]) for e in found] == [("add", "mul", w) for w in varied.OMEGAS]
-    for place, effect in enumerate(found):
-        new, old = values(root, "fairness", place + 3), values(root, "fairness", place)
-        assert effect.by_seed == {seed: pytest.approx(new[seed] - old[seed]) for seed in new} and effect.pairs == 1
-    raw = [
-        float(
-            ttest_rel(list(values(root, "fairness", p + 3).values()), list(values(root, "fairness", p).values())).pvalue
-        )
-        for p in range(3)
-    ]
-    assert sorted(e.p for e in found)[0] == pytest.approx(min(1.0, 3 * min(raw)))
-    table = effects_table(run, "global_accuracy", Labels.of([run], markup=False))
-    assert table is not None and table.rows[0]["variant"] == "merge_op: add in place of mul"
-    mean, std = varied.mean_std(dict(found[0].by_seed))
-    assert str(table.rows[0]["omega=10"]).startswith(f"{100 * mean:+.2f} ± {100 * std:.2f}, p = ")
-
-
-def test_there_is_no_effect_where_nothing_was_searched(root: Path) -> None:
-    run = load_runs(root / "crossed")[0]
-    assert effects_table(run, "global_accuracy", Labels.of([run])) is None
