@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Proposal, Queue
+from fedtune.execution.queue import Proposal
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.record.provenance import provenance
 from fedtune.record.run_directory import create, trial_folder
 from tests.contracts.test_methods import METHODS
+from tests.fedtune.queues import opened, take
 from trainables.tune import Trial
 from trainables.worker.job import Job
 
@@ -45,10 +45,7 @@ def first_proposal(planned: Plan) -> Proposal:
     e = planned.experiment
     recorded = provenance(device="cpu", **planned.facts)
     create(planned.folder, e, planned.space, recorded, planned.taken)
-    queue = Queue([Part(planned.folder, e, planned.space)])
-    proposal = queue.propose()
-    assert proposal is not None
-    return proposal
+    return take(opened(planned.folder, e, planned.space))
 
 
 def job(planned: Plan, proposal: Proposal) -> Job:

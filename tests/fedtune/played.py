@@ -20,6 +20,7 @@ from search_spaces import run_folder
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space
 from tests.fedtune.fake import Fake
+from tests.fedtune.queues import drive
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 from trainables.worker.trial_values import TrialValues
@@ -40,14 +41,14 @@ def play(
     """Runs what is left of a run, or `most` trials of it, `width` trials at once, in more than one session as if its
     driver were killed."""
     made, where = Experiment.read(folder), Space.from_json(json.loads((folder / run_folder.SPACE).read_text()))
-    queue, live, steps = Queue([Part(folder, made, where)], allocation), [], 0
-    while not queue.finished and steps != most:
-        while len(live) < width and (proposal := queue.propose()) is not None:
-            live.append(proposal)
-        _simulate(queue, made, folder, live.pop(), simulate)
-        steps += 1
-        if sessions > 1 and steps % 2 == 0:
-            queue, live = Queue([Part(folder, made, where)], allocation), []
+    drive(
+        lambda: Queue([Part(folder, made, where)], allocation),
+        lambda queue, proposal: _simulate(queue, made, folder, proposal, simulate),
+        width,
+        place=-1,
+        every=2 if sessions > 1 else 0,
+        most=most,
+    )
     return load_run(folder)
 
 

@@ -14,13 +14,12 @@ from analysis.runs import load_run
 from fedtune.api.extend import extend
 from fedtune.api.resume import resume
 from fedtune.api.status import status
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
 from fedtune.record import run_directory
 from search_spaces import files, leftovers, run_folder
 from search_spaces.errors import UserError
-from tests.fedtune.conftest import space, start
+from tests.fedtune.conftest import start
 from tests.fedtune.fake import Fake
+from tests.fedtune.queues import begun, take
 from tests.trainables.test_tune import job, run
 from trainables.tune import Trial
 from trainables.worker import rounds_jsonl
@@ -46,11 +45,9 @@ def elsewhere(tmp_path: Path) -> Path:
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
     """A search with one trial that ran to its end and one that was cut off."""
-    made = start(tmp_path / "run", trials=3)
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = begun(tmp_path / "run", trials=3)
     for _ in range(2):
-        proposal = queue.propose()
-        assert proposal is not None
+        proposal = take(queue)
         folder = run_directory.trial_folder(tmp_path / "run", proposal.number)
         run_directory.write_document(folder / run_folder.CONFIG, {"rounds": 9, **proposal.values})
         rounds_jsonl.append(folder / run_folder.ROUNDS, [{"round": 1, "seed": 0, "val_global_accuracy": 0.5}])

@@ -26,12 +26,11 @@ from fedtune.api.search import Result
 from fedtune.commands import _output
 from fedtune.console import tables
 from fedtune.console.progress import ProgressDisplay
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
 from fedtune.record import run_directory
 from search_spaces import run_folder
 from search_spaces.errors import visible
-from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.conftest import experiment, start
+from tests.fedtune.queues import begun, take
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 
@@ -67,8 +66,8 @@ def test_of_all_characters_those_are_written_out_that_cannot_be_seen() -> None:
 def hostile(tmp_path: Path) -> Path:
     """A run whose texts were chosen by somebody else: its folder's name, and the error of its failed trial."""
     folder = tmp_path / "a\x1b[2J\u202eb"
-    queue = Queue([Part(folder, start(folder, trials=2), space())])
-    assert queue.propose() is not None and queue.propose() is not None
+    queue = begun(folder, trials=2)
+    _ = take(queue), take(queue)
     place = run_directory.trial_folder(folder, 0)
     rounds_jsonl.append(place / run_folder.ROUNDS, [{"round": 9, "seed": 0, "global_accuracy": 0.5}])
     queue.finish(0, Ending("completed", 9, None, {9: (0.5,)}))

@@ -13,13 +13,11 @@ from analysis.report import build
 from analysis.runs import Run, load_run
 from fedtune.api.search import result_of
 from fedtune.commands import _output, _status_output
-from fedtune.decisions.history import Part
 from fedtune.execution.driver import Outcome
-from fedtune.execution.queue import Queue
 from fedtune.planning.configuration import trial_of
 from search_spaces import run_folder
-from tests.fedtune.conftest import space
 from tests.fedtune.played import begin, play
+from tests.fedtune.queues import opened, take
 from trainables.worker import rounds_jsonl
 
 
@@ -29,10 +27,10 @@ def going_on(folder: Path, ended: int, *curves: list[float], **changes: Any) -> 
     made = begin(folder, **asked).experiment
     if ended:
         play(folder, most=ended)
-    queue = Queue([Part(folder, made, space())])
+    queue = opened(folder, made)
     for number, curve in enumerate(curves, start=ended):
-        proposal = queue.propose()
-        assert proposal is not None and proposal.number == number
+        proposal = take(queue)
+        assert proposal.number == number
         place = folder / run_folder.trial_folder(number)
         place.mkdir(exist_ok=True)
         (place / run_folder.CONFIG).write_text(json.dumps({**made.values, **proposal.values}))

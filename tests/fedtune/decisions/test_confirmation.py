@@ -16,10 +16,8 @@ from analysis.estimate import configuration, standing
 from fedtune.console.progress import ProgressDisplay
 from fedtune.decisions import confirmation
 from fedtune.decisions.confirmation import confirms, federations
-from fedtune.decisions.history import Part
 from fedtune.decisions.race import is_further, is_over, spent
 from fedtune.execution.interrupts import Interrupts
-from fedtune.execution.queue import Proposal, Queue
 from fedtune.execution.ray_hooks import SessionEnd
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
@@ -27,8 +25,9 @@ from fedtune.machine.server_watch import ServerLoss
 from fedtune.record.experiment import search_seeds
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
-from tests.fedtune.conftest import space, start
-from tests.fedtune.decisions.test_race_proposals import ROUNDS, content, raced, run
+from tests.fedtune.conftest import start
+from tests.fedtune.decisions.test_race_proposals import ROUNDS, content, raced, run, run_all
+from tests.fedtune.queues import begun, opened, take
 from trainables.worker.job import Ending
 
 #: Of a search of 16 trials three confirm.
@@ -103,7 +102,7 @@ def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[s
     assert kept == list(range(len(one) - len(kept), len(one))) and len(kept) >= 3
     assert is_over(one, made) and not is_over(one[:-1], made)
     assert content(raced(tmp_path / "four", 4, -1, **changes)[1]) == content(one)
-    assert content(raced(tmp_path / "killed", 3, sessions=2, **changes)[1]) == content(one)
+    assert content(raced(tmp_path / "killed", 3, every=4, **changes)[1]) == content(one)
 
 
 def test_the_confirmed_are_those_of_all_that_came_before(tmp_path: Path) -> None:
@@ -136,11 +135,9 @@ def test_a_race_keeps_its_last_rounds(tmp_path: Path) -> None:
 
 
 def test_a_confirmation_waits_for_all_before_it(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", rounds=ROUNDS, scheduler="none", sampler="random", **SEARCH)
-    queue, live = Queue([Part(tmp_path / "run", made, space())]), list[Proposal]()
-    while (proposal := queue.propose()) is not None:
-        live.append(proposal)
-    assert len(live) == 13 and not queue.exhausted
+    queue = begun(tmp_path / "run", rounds=ROUNDS, scheduler="none", sampler="random", **SEARCH)
+    live = [take(queue) for _ in range(13)]
+    assert queue.propose() is None and not queue.exhausted
     for proposal in live[:-1]:
         run(queue, proposal, 0.6)
     assert queue.propose() is None and not queue.exhausted, "one of them still runs"
@@ -152,21 +149,16 @@ def test_a_confirmation_waits_for_all_before_it(tmp_path: Path) -> None:
 def test_a_search_that_is_extended_confirms_again(tmp_path: Path) -> None:
     made, first = raced(tmp_path / "run", 2, **SEARCH, sampler="random")
     longer = dataclasses.replace(made, trials=26, confirm=federations(26))
-    queue = Queue([Part(tmp_path / "run", longer, space())])
-    while (proposal := queue.propose()) is not None:
-        run(queue, proposal, 0.6)
+    run_all(opened(tmp_path / "run", longer), 0.6)
     trials = StudyFile(tmp_path / "run").study.trials
     assert content(trials[:16]) == content(first)
     assert [trial.number for trial in trials if confirms(trial)] == [13, 14, 15, 24, 25]
     assert is_over(trials, longer)
     # Extended before its confirmation has begun it is the longer search.
-    early = start(tmp_path / "early", **SEARCH | {"sampler": "random", "rounds": ROUNDS})
-    queue = Queue([Part(tmp_path / "early", early, space())])
+    queue = begun(tmp_path / "early", **SEARCH | {"sampler": "random", "rounds": ROUNDS})
     for _ in range(5):
-        run(queue, taken(queue), 0.6)
-    queue = Queue([Part(tmp_path / "early", longer, space())])
-    while (proposal := queue.propose()) is not None:
-        run(queue, proposal, 0.6)
+        run(queue, take(queue), 0.6)
+    run_all(opened(tmp_path / "early", longer), 0.6)
     whole = raced(tmp_path / "whole", 2, **SEARCH | {"sampler": "random", "trials": 26, "confirm": federations(26)})
     assert content(StudyFile(tmp_path / "early").study.trials) == content(whole[1])
 
@@ -176,7 +168,7 @@ def test_where_the_time_is_short_it_begins_before_the_last_trials(
 ) -> None:
     """After 80 of 100 seconds nothing new is tried; a search that goes on later tries the rest first."""
     made = start(tmp_path / "run", rounds=ROUNDS, scheduler="none", sampler="random", time=100.0, **SEARCH)
-    queue, clock = Queue([Part(tmp_path / "run", made, space())]), [0.0]
+    queue, clock = opened(tmp_path / "run", made), [0.0]
     watch, lost = ProgressDisplay(made, "quiet"), ServerLoss("fedtune resume")
     slots = [cluster.Slots("declared", "127.0.0.1", 2, 0, "", 2)]
     monkeypatch.setattr(cluster, "slot_map", lambda *_: slots)
@@ -184,9 +176,9 @@ def test_where_the_time_is_short_it_begins_before_the_last_trials(
     place = made.placement._replace(concurrency=2)
     end = SessionEnd(tmp_path / "run", 100.0, Interrupts(), lost)
     session = TuneSession(queue, watch, place, end, mock.Mock(), mock.Mock())
-    for seconds, begun in ((0.0, 1), (1.0, 2)):
+    for seconds, count in ((0.0, 1), (1.0, 2)):
         clock[0] = seconds
-        assert isinstance(session.suggest(str(begun)), dict) and len(queue.trials()) == begun
+        assert isinstance(session.suggest(str(count)), dict) and len(queue.trials()) == count
     for number in (0, 1):
         finish(session, number)
     clock[0] = 79.9
@@ -200,8 +192,8 @@ def test_where_the_time_is_short_it_begins_before_the_last_trials(
     assert all("of" in trial.user_attrs for trial in queue.trials()[3:])
     for number in (3, 4):
         finish(session, number)
-    later = Queue([Part(tmp_path / "run", made, space())])
-    assert [confirms(later.trial(taken(later).number)) for _ in range(10)] == [False] * 10
+    later = opened(tmp_path / "run", made)
+    assert [confirms(later.trial(take(later).number)) for _ in range(10)] == [False] * 10
     assert later.propose() is None, "what follows depends on these"
 
 
@@ -211,18 +203,11 @@ def finish(session: TuneSession, number: int) -> None:
     session._live.clear()
 
 
-def taken(queue: Queue) -> Proposal:
-    proposal = queue.propose()
-    assert proposal is not None
-    return proposal
-
-
 def test_a_search_of_which_nothing_can_be_told_goes_on_looking(tmp_path: Path) -> None:
     """All trials but one fail, so that no two values can be compared."""
-    made = start(tmp_path / "run", rounds=ROUNDS, sampler="random", **SEARCH)
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = begun(tmp_path / "run", rounds=ROUNDS, sampler="random", **SEARCH)
     for number in range(16):
-        proposal = taken(queue)
+        proposal = take(queue)
         if number == 4:
             run(queue, proposal, 0.6)
         else:

@@ -21,19 +21,18 @@ from analysis.estimate.posterior import Federations, posterior
 from analysis.estimate.winner import MOST
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.expected_improvement import FEWEST, Told, Tried, _drawn
-from fedtune.decisions.history import Part
 from fedtune.decisions.sampling import generator, spread, uniform
-from fedtune.execution.queue import Proposal, Queue
+from fedtune.execution.queue import Proposal
 from fedtune.planning.warm_start import known
-from fedtune.record.journal import StudyFile
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
 from search_spaces.metrics import UNREACHED
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
-from tests.fedtune.execution.test_queue import end
+from tests.fedtune.execution.test_queue import conduct
 from tests.fedtune.played import FACTS
+from tests.fedtune.queues import opened
 from trainables.worker.job import Ending
 
 KINDS = {"steps": IntDistribution(0, 100), "x": FloatDistribution(0.0, 1.0)}
@@ -368,27 +367,6 @@ def test_one_is_proposed_at_once_for_every_so_many_that_run(monkeypatch: pytest.
 # -- a whole search ------------------------------------------------------------------------------------------------
 
 
-def conduct(
-    folder: Path, where: Space, width: int = 1, order: int = 1, every: int = 0, **changes: Any
-) -> list[tuple[Any, ...]]:
-    """A search with `width` trials at once; the driver is killed after every so many trials (0: never)."""
-    made, live, steps = start(folder, **changes), [], 0
-    queue = Queue([Part(folder, made, where)])
-    while not queue.finished:
-        while len(live) < width and (proposal := queue.propose()) is not None:
-            live.append(proposal)
-        assert live, "nothing runs and nothing is proposed"
-        done = live.pop(0 if order == 1 else -1)
-        queue.finish(done.number, end(done, made.rounds))
-        steps += 1
-        if every and steps % every == 0:
-            queue, live = Queue([Part(folder, made, where)]), []
-    return [
-        (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs, t.user_attrs)
-        for t in StudyFile(folder).study.trials
-    ]
-
-
 RACE = {"budget": 108, "seeds": (0, 1, 2, 3)}
 
 
@@ -399,10 +377,10 @@ RACE = {"budget": 108, "seeds": (0, 1, 2, 3)}
 )
 def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
     changes = {"trials": 13, "sampler": "ei", **changes}
-    one = conduct(tmp_path / "one", marked(), **changes)
-    assert conduct(tmp_path / "two", marked(), 2, -1, **changes) == one
-    assert conduct(tmp_path / "killed", marked(), 2, every=1, **changes) == one
-    plain = conduct(tmp_path / "plain", space(), **changes)
+    one = conduct(tmp_path / "one", where=marked(), **changes)
+    assert conduct(tmp_path / "two", 2, -1, where=marked(), **changes) == one
+    assert conduct(tmp_path / "killed", 2, every=1, where=marked(), **changes) == one
+    plain = conduct(tmp_path / "plain", **changes)
     made = experiment(tmp_path / "one", **changes)
     seen = next(n for n in range(made.trials) if made.seen(n) >= FEWEST)
     assert [trial[2] for trial in one[:seen]] == [trial[2] for trial in plain[:seen]], "nothing is compared there"
@@ -414,9 +392,9 @@ def test_under_several_conditions_configurations_are_compared(tmp_path: Path) ->
     vary = {"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 0.1))}
     changes = {"trials": 18, "scheduler": "none", "lag": 2, "sampler": "ei"}
     where, plain = dataclasses.replace(marked(), vary=vary), dataclasses.replace(space(), vary=vary)
-    one = conduct(tmp_path / "one", where, **changes)
-    assert conduct(tmp_path / "killed", where, 2, -1, every=1, **changes) == one
-    assert one != conduct(tmp_path / "plain", plain, **changes)
+    one = conduct(tmp_path / "one", where=where, **changes)
+    assert conduct(tmp_path / "killed", 2, -1, 1, where, **changes) == one
+    assert one != conduct(tmp_path / "plain", where=plain, **changes)
     assert all(a[2]["alpha"] == b[2]["alpha"] for a, b in zip(one[::2], one[1::2], strict=True))
 
 
@@ -434,7 +412,7 @@ def test_under_several_conditions_configurations_are_compared(tmp_path: Path) ->
 )
 def test_other_samplers_propose_as_if_nothing_were_marked(tmp_path: Path, changes: dict[str, Any]) -> None:
     changes = {"trials": 10, **changes}
-    made = [conduct(tmp_path / name, where, **changes) for name, where in (("a", space()), ("b", marked()))]
+    made = [conduct(tmp_path / name, where=where, **changes) for name, where in (("a", space()), ("b", marked()))]
     assert [trial[2] for trial in made[0]] == [trial[2] for trial in made[1]]
 
 
@@ -454,7 +432,7 @@ def test_marks_that_were_edited_into_nonsense_are_told(tmp_path: Path) -> None:
     data = json.loads(json.dumps(toy().to_json()))
     data["search"][1]["cost"] = 1.0
     with pytest.raises(UserError, match=r"cost of steps must be below 1, .* \(space.json\)"):
-        Queue([Part(tmp_path / "run", start(tmp_path / "run"), Space.from_json(data))])
+        opened(tmp_path / "run", start(tmp_path / "run"), Space.from_json(data))
 
 
 # -- what it is for ------------------------------------------------------------------------------------------------
@@ -469,7 +447,7 @@ def work_until(folder: Path, where: Space, sampler: str, seed: int, target: floa
         return -((x - 0.37) ** 2) + 1e-4 * steps / 100
 
     made = start(folder, seed=seed, trials=120, scheduler="none", rounds=1, lag=1, sampler=sampler)
-    queue, spent, best = Queue([Part(folder, made, where)]), 0.0, -math.inf
+    queue, spent, best = opened(folder, made, where), 0.0, -math.inf
     while best < target and (proposal := queue.propose()) is not None:
         best = max(best, value(proposal))
         spent += 0.1 + 0.9 * float(proposal.values["steps"]) / 100

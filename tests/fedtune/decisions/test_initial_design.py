@@ -77,7 +77,7 @@ def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[s
     asked = SEARCH | changes | {"lag": 4}
     one = content(raced(tmp_path / "one", **asked)[1])
     assert content(raced(tmp_path / "four", 4, -1, **asked)[1]) == one
-    assert content(raced(tmp_path / "killed", 3, sessions=2, **asked)[1]) == one
+    assert content(raced(tmp_path / "killed", 3, every=4, **asked)[1]) == one
 
 
 def test_a_confirmation_goes_on_with_a_seed_that_the_configuration_has_not_had(tmp_path: Path) -> None:

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import SAMPLERS
-from fedtune.execution.queue import Queue
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile
 from search_spaces.errors import UserError
-from tests.fedtune.conftest import space, start
+from tests.fedtune.conftest import start
 from tests.fedtune.execution.test_queue import conduct
+from tests.fedtune.queues import opened
 
 FIRST = (
     {"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},
@@ -30,7 +29,7 @@ def test_known_points_come_first_whatever_samples(tmp_path: Path, sampler: str) 
     assert len({tuple(p.values()) for p in params}) == 16, "the others are proposed"
     origins = [trial.user_attrs.get("from") for trial in StudyFile(tmp_path / "run").study.trials]
     assert origins == ["the paper's values", "raced trial 3", *[None] * 14]
-    assert conduct(tmp_path / "cut", 3, sessions=2, sampler=sampler, trials=16, first=FIRST) == found
+    assert conduct(tmp_path / "cut", 3, every=4, sampler=sampler, trials=16, first=FIRST) == found
 
 
 def test_random_proposals_stay_what_they_were(tmp_path: Path) -> None:
@@ -48,4 +47,4 @@ def test_known_points_are_frozen(tmp_path: Path) -> None:
 def test_an_edited_point_outside_the_space_is_refused(tmp_path: Path, values: dict[str, Any]) -> None:
     made = start(tmp_path / "run", first=({"from": "the paper's values", "values": values},))
     with pytest.raises(UserError, match=r"values of first must be a point of the space .*experiment\.yaml"):
-        Queue([Part(tmp_path / "run", made, space())])
+        opened(tmp_path / "run", made)

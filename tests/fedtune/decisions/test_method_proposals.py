@@ -17,6 +17,7 @@ from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import create
 from tests.fedtune.conftest import experiment, space
+from tests.fedtune.queues import drive, ending_of, take
 from trainables.worker.job import Ending
 
 ROUNDS = 9
@@ -46,29 +47,18 @@ def opened(folder: Path, budget: float, **changes: Any) -> Queue:
 def run(queue: Queue, proposal: Proposal) -> None:
     a, b = float(proposal.values["alpha"]), float(proposal.values["lambda"])
     peak = METHODS[proposal.part.experiment.method][1]
-    curve: dict[int, tuple[float, ...]] = {}
-    for round_ in range(1, ROUNDS + 1):
-        curve[round_] = ((peak - (a - 0.3) ** 2 / 4 - (b - 0.7) ** 2) * round_ / ROUNDS,)
-        if round_ < ROUNDS and proposal.rule.stops(round_, curve):
-            queue.finish(proposal.number, Ending("scheduler", round_, None, curve))
-            return
-    queue.finish(proposal.number, Ending("completed", ROUNDS, None, curve))
+
+    def values(round_: int) -> tuple[float, ...]:
+        return ((peak - (a - 0.3) ** 2 / 4 - (b - 0.7) ** 2) * round_ / ROUNDS,)
+
+    queue.finish(proposal.number, ending_of(proposal, ROUNDS, values))
 
 
 def searched(
-    folder: Path, width: int = 1, newest: bool = False, sessions: int = 1, budget: float = BUDGET, **changes: Any
+    folder: Path, width: int = 1, place: int = 0, every: int = 0, budget: float = BUDGET, **changes: Any
 ) -> list[tuple[Any, ...]]:
     """Everything that is recorded, in the order of the trials' places."""
-    queue, live, steps = opened(folder, budget, **changes), [], 0
-    while not queue.finished:
-        while len(live) < width and (proposal := queue.propose()) is not None:
-            live.append(proposal)
-        assert live, "nothing runs and nothing is proposed"
-        run(queue, live.pop(-1 if newest else 0))
-        steps += 1
-        if sessions > 1 and steps % 3 == 0:
-            queue, live = opened(folder, budget, **changes), []
-    assert queue.propose() is None
+    drive(lambda: opened(folder, budget, **changes), run, width, place, every)
     found = [
         (t.user_attrs["place"], name, t.number, t.state.name, t.params, t.values, t.intermediate_values, t.user_attrs)
         for name in METHODS
@@ -82,9 +72,9 @@ def test_neither_width_nor_order_nor_kills_change_the_record(tmp_path: Path, cha
     alone = searched(tmp_path / "alone", **changes)
     assert [row[0] for row in alone] == list(range(len(alone)))
     assert len({row[1] for row in alone}) == 3 and any(row[3] == "PRUNED" for row in alone)
-    assert searched(tmp_path / "wide", width=4, newest=True, **changes) == alone
-    assert searched(tmp_path / "killed", width=3, sessions=2, **changes) == alone
-    assert searched(tmp_path / "killed newest", width=4, newest=True, sessions=2, **changes) == alone
+    assert searched(tmp_path / "wide", 4, -1, **changes) == alone
+    assert searched(tmp_path / "killed", 3, every=3, **changes) == alone
+    assert searched(tmp_path / "killed newest", 4, -1, 3, **changes) == alone
 
 
 def test_the_budget_is_kept_and_used(tmp_path: Path) -> None:
@@ -138,8 +128,8 @@ def test_a_trial_that_ended_is_computed_again_in_its_place(tmp_path: Path) -> No
     queue = opened(tmp_path, BUDGET)
     queue.again(3, None)
     assert not queue.finished
-    proposal = queue.propose()
-    assert proposal is not None and proposal.number == 3 and proposal.resumed
+    proposal = take(queue)
+    assert proposal.number == 3 and proposal.resumed
     run(queue, proposal)
     assert queue.finished
     assert searched(tmp_path) == before
@@ -221,9 +211,8 @@ def test_a_trial_ends_where_its_next_round_would_be_late_and_before_that_by_its_
 def test_a_trial_is_told_when_the_search_is_over_but_for_the_first(tmp_path: Path) -> None:
     """Of 900 seconds 600 are kept, and 45 may be overrun; the clock shows 5."""
     queue, *_ = by_the_clock(tmp_path, 900.0)
-    first, second = queue.propose(), queue.propose()
-    assert first is not None and not isinstance(first.rule, Until)
-    assert second is not None and isinstance(second.rule, Until)
+    first, second = take(queue), take(queue)
+    assert not isinstance(first.rule, Until) and isinstance(second.rule, Until)
     assert second.rule.moment - second.rule.began == pytest.approx(900 - 600 + 45 - 5)
     assert 0 <= time.time() - second.rule.began < 60
 

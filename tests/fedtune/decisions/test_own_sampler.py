@@ -11,7 +11,6 @@ import pytest
 from fedtune.decisions import own_sampler
 from fedtune.decisions.history import Part
 from fedtune.decisions.next_trial import configuration
-from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest, own_samplers
 from fedtune.planning.plan import plan
 from fedtune.planning.resumption import check_unchanged
@@ -19,6 +18,7 @@ from fedtune.record.provenance import sampler_file
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import frozen, space, start
 from tests.fedtune.played import begin, play, searched
+from tests.fedtune.queues import opened
 
 PAGE = Path(__file__).parents[3] / "docs" / "add-a-sampler.md"
 DEF = "def propose(history, space, rng):\n"
@@ -97,7 +97,7 @@ def test_what_is_wrong_with_it_is_one_sentence(mine: Path, tmp_path: Path, text:
     mine.write_text(text)
     made = start(tmp_path / "run", **OWN)
     with pytest.raises(UserError, match=says) as told:
-        Queue([Part(tmp_path / "run", made, space())]).propose()
+        opened(tmp_path / "run", made).propose()
     assert len(told.value.problems) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_run_directory_alone_runs_no_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("FEDTUNE_SAMPLERS", raising=False)
     made = start(tmp_path / "run", **OWN)
     with pytest.raises(UserError, match="FEDTUNE_SAMPLERS does not name it"):
-        Queue([Part(tmp_path / "run", made, space())])
+        opened(tmp_path / "run", made)
     assert own_samplers() == {} and sampler_file("mysampler") is None
     with pytest.raises(UserError, match="Unknown sampler 'mysampler'"):
         plan(SearchRequest("fedavg", sampler="mysampler", name=tmp_path / "made"))  # type: ignore[arg-type]

@@ -15,7 +15,6 @@ from optuna.trial import FrozenTrial, create_trial
 from analysis.estimate import configuration
 from fedtune.decisions import next_trial, proposals
 from fedtune.decisions.early_stopping import Never
-from fedtune.decisions.history import Part
 from fedtune.decisions.known_points import KnownPoints
 from fedtune.decisions.race import is_further, is_over, spent
 from fedtune.execution.queue import Proposal, Queue
@@ -23,6 +22,7 @@ from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
+from tests.fedtune.queues import begun, drive, ending_of, opened, take
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 
@@ -37,13 +37,7 @@ def value(proposal: Proposal, round_: int, noise: float) -> float:
 
 
 def run(queue: Queue, proposal: Proposal, noise: float) -> None:
-    curve: dict[int, tuple[float, ...]] = {}
-    for round_ in range(1, ROUNDS + 1):
-        curve[round_] = (value(proposal, round_, noise),)
-        if round_ < ROUNDS and proposal.rule.stops(round_, curve):
-            queue.finish(proposal.number, Ending("scheduler", round_, None, curve))
-            return
-    queue.finish(proposal.number, Ending("completed", ROUNDS, None, curve))
+    queue.finish(proposal.number, ending_of(proposal, ROUNDS, lambda round_: (value(proposal, round_, noise),)))
 
 
 def taken(folder: Path, made: Experiment, *values: float) -> None:
@@ -58,22 +52,18 @@ def taken(folder: Path, made: Experiment, *values: float) -> None:
         rounds_jsonl.append(place / run_folder.ROUNDS, rows)
 
 
+def run_all(queue: Queue, noise: float) -> None:
+    """Runs what is left of a race, one federation after the other."""
+    drive(lambda: queue, lambda queue, proposal: run(queue, proposal, noise))
+
+
 def raced(
-    folder: Path, width: int = 1, order: int = 1, sessions: int = 1, noise: float = 0.6, **changes: Any
+    folder: Path, width: int = 1, place: int = 0, every: int = 0, noise: float = 0.6, **changes: Any
 ) -> tuple[Experiment, list[FrozenTrial]]:
-    """A race of `width` federations at once, in more than one session as if its driver were killed."""
+    """A race, which is driven as `drive` says."""
     given: dict[str, Any] = {"budget": 16 * ROUNDS, "seeds": search_seeds(2, 6), "rounds": ROUNDS}
     made = start(folder, **given | changes)
-    queue, live, steps = Queue([Part(folder, made, space())]), [], 0
-    while not queue.finished:
-        while len(live) < width and (proposal := queue.propose()) is not None:
-            live.append(proposal)
-        assert live, "nothing runs and nothing is proposed"
-        run(queue, live.pop(0 if order == 1 else -1), noise)
-        steps += 1
-        if sessions > 1 and steps % 4 == 0:
-            queue, live = Queue([Part(folder, made, space())]), []
-    assert queue.propose() is None
+    drive(lambda: opened(folder, made), lambda queue, proposal: run(queue, proposal, noise), width, place, every)
     return made, StudyFile(folder).study.trials
 
 
@@ -96,7 +86,7 @@ def test_order_width_and_restarts_change_nothing(tmp_path: Path, changes: dict[s
     _, one = raced(tmp_path / "one", **changes)
     assert any(is_further(trial) for trial in one)
     assert content(raced(tmp_path / "four", 4, -1, **changes)[1]) == content(one)
-    assert content(raced(tmp_path / "killed", 3, sessions=2, **changes)[1]) == content(one)
+    assert content(raced(tmp_path / "killed", 3, every=4, **changes)[1]) == content(one)
 
 
 def test_a_longer_race_begins_like_a_shorter_one(tmp_path: Path) -> None:
@@ -143,10 +133,9 @@ def test_every_configuration_has_its_seeds_in_order_and_each_once(tmp_path: Path
 
 def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None:
     made = start(tmp_path / "run", budget=100 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS)
-    queue, known = Queue([Part(tmp_path / "run", made, space())]), []
+    queue, known = opened(tmp_path / "run", made), []
     while not known or not is_further(queue.trials()[-1]):
-        proposal = queue.propose()
-        assert proposal is not None
+        proposal = take(queue)
         if not is_further(queue.trials()[-1]):
             run(queue, proposal, 0.3)
         known.append(proposal)
@@ -167,14 +156,12 @@ def test_further_seeds_are_never_stopped_and_stop_nobody(tmp_path: Path) -> None
 def test_a_configuration_that_is_proposed_again_is_a_further_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = start(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="random")
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = begun(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="random")
     make = next_trial.make_sampler
     monkeypatch.setattr(next_trial, "make_sampler", lambda name, seed, number, *taken: make(name, seed, min(number, 1)))
     seeds = []
     for _ in range(4):
-        proposal = queue.propose()
-        assert proposal is not None
+        proposal = take(queue)
         run(queue, proposal, 0.0)
         seeds.append(proposal.seeds)
     assert seeds == [(0,), (0,), (1,), (2,)]
@@ -185,10 +172,9 @@ def test_a_grid_of_which_every_cell_failed_ends(tmp_path: Path) -> None:
     made = start(
         tmp_path / "run", budget=60 * ROUNDS, seeds=search_seeds(0, 6), rounds=ROUNDS, sampler="grid", scheduler="none"
     )
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    while (proposal := queue.propose()) is not None:
-        queue.finish(proposal.number, Ending("error", 1, "impossible"))
-    assert queue.finished and len(queue.trials()) >= 6
+    queue = opened(tmp_path / "run", made)
+    drive(lambda: queue, lambda queue, proposal: queue.finish(proposal.number, Ending("error", 1, "impossible")))
+    assert len(queue.trials()) >= 6
     assert len({configuration(trial) for trial in queue.trials()}) == 6
 
 
@@ -203,7 +189,7 @@ def test_slots_that_a_grid_leaves_free_go_to_further_seeds_at_once(tmp_path: Pat
     """Six cells, sixteen slots and a budget of as many federations: none waits for a result."""
     given: dict[str, Any] = {"budget": 16 * ROUNDS, "seeds": search_seeds(2, 6), "rounds": ROUNDS, "order": "arrival"}
     made = start(tmp_path / "run", sampler="grid", scheduler="none", **given)
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = opened(tmp_path / "run", made)
     assert made.width == 16 and all(queue.propose() for _ in range(16)) and queue.propose() is None
     seeds: dict[Any, list[int]] = defaultdict(list)
     for trial in queue.trials():
@@ -226,9 +212,8 @@ def test_a_sampler_is_asked_for_a_trial_and_known_points_for_a_configuration(
     monkeypatch.setattr(
         next_trial, "make_sampler", lambda name, seed, n, *more: (numbers.append(n), sampler(name, seed, n, *more))[1]
     )
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    while (proposal := queue.propose()) is not None:
-        run(queue, proposal, 0.3)
+    queue = opened(tmp_path / "run", made)
+    run_all(queue, 0.3)
     new = [trial.number for trial in queue.trials() if not is_further(trial)]
     assert (places, numbers) == (list(range(len(new))), new) and new[-1] > len(new) - 1
 
@@ -245,20 +230,17 @@ def test_results_of_earlier_runs_are_rivals_from_the_first_trial_on(tmp_path: Pa
         taken=len(reached),
     )
     taken(tmp_path / "run", made, *reached)
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = opened(tmp_path / "run", made)
     assert not any(is_further(trial) for trial in queue.trials())
-    assert queue.propose() is not None and queue.trials()[-1].user_attrs["of"] in (1, 3)
+    take(queue)
+    assert queue.trials()[-1].user_attrs["of"] in (1, 3)
 
 
 def test_a_trial_that_still_runs_may_leave_room_for_another(tmp_path: Path) -> None:
     """All its rounds count until it has ended, so nothing is proposed; but the race is not over."""
-    made = start(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=2)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    first = queue.propose()
-    assert first is not None
-    queue.finish(first.number, Ending("completed", ROUNDS, None, {ROUNDS: (0.5,)}))
-    second, third = queue.propose(), queue.propose()
-    assert second is not None and third is not None
+    queue = begun(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=2)
+    queue.finish(take(queue).number, Ending("completed", ROUNDS, None, {ROUNDS: (0.5,)}))
+    second, third = take(queue), take(queue)
     queue.finish(second.number, Ending("completed", ROUNDS, None, {ROUNDS: (0.5,)}))
     assert queue.propose() is None and not queue.exhausted
     queue.finish(third.number, Ending("scheduler", 1, None, {1: (0.1,)}))
@@ -275,28 +257,24 @@ def test_the_rule_is_told_what_has_ended_and_what_may_still_run(
         told.append(([t.number for t in known], [t.number for t in running]))
 
     monkeypatch.setattr("fedtune.decisions.race.repeated", decide)
-    made = start(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=3, sampler="random")
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    while (proposal := queue.propose()) is not None:
-        run(queue, proposal, 0.0)
+    queue = begun(tmp_path / "run", budget=5 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, lag=3, sampler="random")
+    run_all(queue, 0.0)
     assert told[:5] == [([], []), ([], [0]), ([], [0, 1]), ([0], [1, 2]), ([0, 1], [2, 3])]
 
 
 def test_where_the_values_of_a_trial_come_from_is_noted(tmp_path: Path) -> None:
     first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
     made = start(tmp_path / "run", budget=3 * ROUNDS, seeds=search_seeds(2, 6), rounds=ROUNDS, first=first)
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = opened(tmp_path / "run", made)
     for _ in range(2):
-        proposal = queue.propose()
-        assert proposal is not None
-        run(queue, proposal, 0.0)
+        run(queue, take(queue), 0.0)
     notes = [{key: trial.user_attrs.get(key) for key in ("seed", "from")} for trial in queue.trials()]
     assert notes == [{"seed": made.seeds[0], "from": "the paper's values"}, {"seed": made.seeds[0], "from": None}]
     assert "from" not in queue.trials()[1].user_attrs
 
 
 def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobody(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", budget=90, seeds=search_seeds(0, 6)), space())])
+    queue = begun(tmp_path / "run", budget=90, seeds=search_seeds(0, 6))
 
     def ended(number: int, alpha: float, reached: float, of: int | None = None) -> FrozenTrial:
         found = create_trial(

@@ -22,6 +22,7 @@ from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.experiment import search_seeds
 from search_spaces import run_folder
 from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.queues import opened
 from trainables.worker.job import Ending
 
 #: A search of one seed whose first six trials are short.
@@ -194,7 +195,7 @@ def test_what_is_kept_changes_no_proposal_and_no_rule(
     monkeypatch.setattr(expected_improvement, "BESIDE", 2)
     folder = tmp_path / "run"
     made = start(folder, **{**SEARCH, "trials": 32, "order": "arrival", "lag": 10, "early": 0, **changes})
-    queue, live, draw, pairs = Queue([Part(folder, made, space())]), list[Proposal](), random.Random(7), 0
+    queue, live, draw, pairs = opened(folder, made), list[Proposal](), random.Random(7), 0
     while not queue.finished:
         while len(live) < 5:
             history = bare(queue.history)
@@ -209,7 +210,7 @@ def test_what_is_kept_changes_no_proposal_and_no_rule(
                 pairs += 1
         ended(queue, live.pop(draw.randrange(len(live))))
         if len(queue.trials()) == 20 and pairs < 1000:
-            queue, live, pairs = Queue([Part(folder, made, space())]), [], 1000
+            queue, live, pairs = opened(folder, made), [], 1000
     assert len(queue.trials()) == 32 and {"COMPLETE", "PRUNED", "FAIL"} == {t.state.name for t in queue.trials()}
 
 

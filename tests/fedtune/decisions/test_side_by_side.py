@@ -23,12 +23,13 @@ from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.queues import begun, opened, take
 from trainables.worker.job import Ending
 
 KINDS: dict[str, BaseDistribution] = dict.fromkeys(("alpha", "lambda"), FloatDistribution(0, 2))
 
 
-def begun(number: int, alpha: float, *, value: float | None = None, of: int | None = None) -> FrozenTrial:
+def of_alpha(number: int, alpha: float, *, value: float | None = None, of: int | None = None) -> FrozenTrial:
     """A trial that runs, or has ended with this value."""
     found = create_trial(
         state=TrialState.RUNNING if value is None else TrialState.COMPLETE,
@@ -53,8 +54,7 @@ def asked_with(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[float], list[
     return told
 
 
-def finish(queue: Queue, proposal: Proposal | None) -> None:
-    assert proposal is not None
+def finish(queue: Queue, proposal: Proposal) -> None:
     value = 1 - (float(proposal.values["alpha"]) - 0.3) ** 2
     queue.finish(proposal.number, Ending("completed", 9, None, {9: (value,)}))
 
@@ -89,14 +89,13 @@ def test_what_runs_is_shown_to_a_sampler_that_reads_it(
 ) -> None:
     """In the fixed order on four slots trial 10 sees trials 0 to 2, and the others count as running whatever has become
     of them; by arrival it sees those that have ended."""
-    made = start(tmp_path / "run", sampler=sampler, order=order, scheduler="none", lag=8, early=0, trials=12)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    live = [queue.propose() for _ in range(8)]
+    queue = begun(tmp_path / "run", sampler=sampler, order=order, scheduler="none", lag=8, early=0, trials=12)
+    live = [take(queue) for _ in range(8)]
     for number in (0, 1, 2, 5):
         finish(queue, live[number])
-    live += [queue.propose() for _ in range(2)]
+    _ = take(queue), take(queue)
     told = asked_with(monkeypatch)
-    assert all(live) and queue.propose() is not None
+    take(queue)
     alpha = [trial.params["alpha"] for trial in queue.trials()]
     seen = [0, 1, 2] if order == "fixed" else [0, 1, 2, 5]
     running = [alpha[number] for number in range(10) if number not in seen]
@@ -111,29 +110,35 @@ def test_a_search_that_was_interrupted_proposes_the_same(
 ) -> None:
     """From trial 14 on, on four slots, after at least six have ended; without what runs these would be others."""
     made = start(tmp_path / "run", sampler=sampler, order=order, scheduler="none", lag=8, early=0, trials=20)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    live = [queue.propose() for _ in range(8)]
+    queue = opened(tmp_path / "run", made)
+    live = [take(queue) for _ in range(8)]
     for _ in range(6):
         finish(queue, live.pop(0))
-        live.append(queue.propose())
+        live.append(take(queue))
     for place in (0, 1, 2, 3, 6):
         finish(queue, live[place])
     copies = [shutil.copytree(tmp_path / "run", tmp_path / name) for name in ("again", "blind")]
-    again, blind = (Queue([Part(copy, made, space())]) for copy in copies)
-    assert [one.number for one in [again.propose() for _ in range(3)] if one] == [10, 11, 13]
-    expected = [queue.propose() for _ in range(4)]
-    assert [one.number for one in expected if one] == [14, 15, 16, 17]
-    assert [one.values for one in [again.propose() for _ in range(4)] if one] == [one.values for one in expected if one]
+    again, blind = (opened(copy, made) for copy in copies)
+    assert [take(again).number for _ in range(3)] == [10, 11, 13]
+    expected = [take(queue) for _ in range(4)]
+    assert [one.number for one in expected] == [14, 15, 16, 17]
+    assert [take(again).values for _ in range(4)] == [one.values for one in expected]
     monkeypatch.setattr(next_trial, "unknown", lambda *_: [])
-    others = [blind.propose() for _ in range(7)][3:]
-    assert [one.values for one in others if one] != [one.values for one in expected if one]
+    others = [take(blind) for _ in range(7)][3:]
+    assert [one.values for one in others] != [one.values for one in expected]
 
 
 def test_a_further_seed_that_runs_hides_no_configuration(tmp_path: Path) -> None:
     """Of a race: its configuration is known, or runs itself. Trial 2 has begun as a further seed of trial 0, which has
     ended, trial 4 as one of trial 3, which runs."""
     part = Part(tmp_path, experiment(tmp_path, budget=90, seeds=(0, 1, 2)), space())
-    trials = [begun(0, 1.0, value=0.5), begun(1, 0.2), begun(2, 1.0, of=0), begun(3, 0.4), begun(4, 0.4, of=3)]
+    trials = [
+        of_alpha(0, 1.0, value=0.5),
+        of_alpha(1, 0.2),
+        of_alpha(2, 1.0, of=0),
+        of_alpha(3, 0.4),
+        of_alpha(4, 0.4, of=3),
+    ]
     assert [trial.number for trial in next_trial.unknown(part, trials, trials[:1])] == [1, 3]
 
 
@@ -145,7 +150,7 @@ def test_of_several_conditions_a_configuration_runs_until_all_have_ended(tmp_pat
     part = Part(tmp_path, experiment(tmp_path), dataclasses.replace(space(), vary={"omega": omega}))
     trials = []
     for number, alpha in enumerate([0.1, 0.1, 0.2, 0.2, 0.3]):
-        trials.append(begun(number, alpha, value=0.5 if number in (0, 1, 3) else None))
+        trials.append(of_alpha(number, alpha, value=0.5 if number in (0, 1, 3) else None))
         trials[-1].params["omega"] = (10.0, 0.1)[number % 2]
         trials[-1].distributions["omega"] = omega.distribution()
     known = [trials[0], trials[1], trials[3]]
@@ -169,6 +174,6 @@ def test_within_auto_a_method_is_told_of_its_own(tmp_path: Path, monkeypatch: py
     costs = {"costs": (1.0, 1.0), "prices": (1.0, 1.0), "budget": 900.0}
     queue = Queue(parts, Allocation(**costs, rounds=9, least=3, equal=False, sign=1.0))  # type: ignore[arg-type]
     told = asked_with(monkeypatch)
-    alphas = [float(found.values["alpha"]) for found in [queue.propose() for _ in range(6)] if found]
+    alphas = [float(take(queue).values["alpha"]) for _ in range(6)]
     assert told[:4] == [([], []), ([], []), ([], [0.5]), ([], [0.5])]
     assert told[4:] == [([], [0.5, alphas[2]]), ([], [0.5, alphas[3]])] and alphas[2] != alphas[3]

@@ -14,18 +14,17 @@ import pytest
 
 from fedtune.api.search import Result
 from fedtune.console.progress import ProgressDisplay
-from fedtune.decisions.history import Part
 from fedtune.execution.interrupts import Interrupts
-from fedtune.execution.queue import Queue
 from fedtune.execution.ray_hooks import SessionEnd
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
 from fedtune.machine.resources import Machine, Share, fit
 from fedtune.machine.server_watch import ServerLoss
-from tests.fedtune.conftest import frozen, space, start
+from tests.fedtune.conftest import frozen, start
 from tests.fedtune.execution.test_placement import hungry, read, without_share
 from tests.fedtune.fake import Fake
 from tests.fedtune.played import asked
+from tests.fedtune.queues import opened
 from trainables import tune
 from trainables.tune import Trial
 from trainables.worker.job import Job
@@ -61,7 +60,7 @@ def play(
     """Drives a search as Ray would; of the first processes `dies` end in their second round. most: of processes and
     trials at once. Returns the trials of each process, by their numbers."""
     made = start(folder, **REST | BUNDLED | changes)
-    queue, watch, lost = Queue([Part(folder, made, space())]), ProgressDisplay(made, "quiet"), ServerLoss("resume")
+    queue, watch, lost = opened(folder, made), ProgressDisplay(made, "quiet"), ServerLoss("resume")
     monkeypatch.setattr(cluster, "slot_map", lambda *_: list(machines))
     servers = mock.Mock(**{"lost.return_value": False})
     end = SessionEnd(folder, None, Interrupts(), lost)
@@ -144,7 +143,7 @@ def numbers(session: TuneSession, name: str) -> list[int]:
 def test_nothing_is_kept_of_a_process_whose_machine_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its trials are asked for again, and neither they nor its share count as taken."""
     made = dataclasses.replace(start(tmp_path / "run", **REST | BUNDLED), address="auto")
-    queue, watch, lost = Queue([Part(tmp_path / "run", made, space())]), ProgressDisplay(made, "quiet"), ServerLoss("")
+    queue, watch, lost = opened(tmp_path / "run", made), ProgressDisplay(made, "quiet"), ServerLoss("")
     monkeypatch.setattr(cluster, "slot_map", lambda *_: list(HERE))
     end = SessionEnd(tmp_path / "run", None, Interrupts(), lost)
     session = TuneSession(queue, watch, made.placement, end, mock.Mock(), Fake)

@@ -10,15 +10,14 @@ import pytest
 
 from analysis.runs import load_run
 from fedtune.decisions.early_stopping import Halving, Later
-from fedtune.decisions.history import Part
 from fedtune.decisions.race import is_over, unfinished
-from fedtune.execution.queue import Queue
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
-from tests.fedtune.conftest import frozen, space
+from tests.fedtune.conftest import frozen
 from tests.fedtune.played import play, searched
+from tests.fedtune.queues import opened
 
 PLAIN: dict[str, Any] = {"scheduler": "none", "trials": 6}
 
@@ -55,7 +54,7 @@ def test_a_search_that_goes_on_is_the_longer_search(tmp_path: Path, changes: dic
     searched(tmp_path / "short", **PLAIN | changes, rounds=4)
     made = lengthen(tmp_path / "short", 2)
     assert len(unfinished(load_run(tmp_path / "short").frozen, made)) == 6
-    Queue([Part(tmp_path / "short", made, space())])
+    opened(tmp_path / "short", made)
     play(tmp_path / "short", width=3, sessions=2)
     found = frozen(tmp_path / "short")
     assert {trial["attributes"].pop(run_folder.WENT_ON) for trial in found} == {4}
@@ -67,7 +66,7 @@ def test_trials_that_go_on_run_and_have_no_value_yet(tmp_path: Path) -> None:
     before = frozen(tmp_path / "run")
     made = lengthen(tmp_path / "run", 3)
     assert not is_over(load_run(tmp_path / "run").frozen, made), "the study does not know of it yet"
-    Queue([Part(tmp_path / "run", made, space())])
+    opened(tmp_path / "run", made)
     study = StudyFile(tmp_path / "run")
     trials = study.trials()
     for trial, had in zip(trials, before, strict=True):
@@ -76,7 +75,7 @@ def test_trials_that_go_on_run_and_have_no_value_yet(tmp_path: Path) -> None:
         origin = {key: value for key, value in had["attributes"].items() if key == "from"}
         assert trial.user_attrs == origin | {run_folder.WENT_ON: 4}
     again = frozen(tmp_path / "run")
-    Queue([Part(tmp_path / "run", made, space())])
+    opened(tmp_path / "run", made)
     assert frozen(tmp_path / "run") == again, "once is enough"
 
 
@@ -87,7 +86,7 @@ def test_stopped_and_failed_trials_stay_as_they_are(tmp_path: Path) -> None:
     whole = [trial["number"] for trial in before if trial["state"] == "COMPLETE"]
     assert stopped and whole
     made = lengthen(tmp_path / "run", 5)
-    Queue([Part(tmp_path / "run", made, space())])
+    opened(tmp_path / "run", made)
     play(tmp_path / "run")
     after = frozen(tmp_path / "run")
     assert [after[number] for number in stopped] == [before[number] for number in stopped]
@@ -102,7 +101,7 @@ def test_a_search_that_learns_goes_on_to_the_same_end_however_often_it_is_killed
     for name, sessions in (("calm", 1), ("killed", 2)):
         searched(tmp_path / name, sampler="tpe", scheduler="asha", grace=1, trials=14, rounds=4)
         made = lengthen(tmp_path / name, 5)
-        Queue([Part(tmp_path / name, made, space())])
+        opened(tmp_path / name, made)
         play(tmp_path / name, width=4 if name == "calm" else 2, sessions=sessions)
     assert frozen(tmp_path / "calm") == frozen(tmp_path / "killed")
 
@@ -111,7 +110,7 @@ def test_a_second_extension_goes_on_from_the_first(tmp_path: Path) -> None:
     searched(tmp_path / "long", **PLAIN, rounds=9)
     searched(tmp_path / "run", **PLAIN, rounds=4)
     for rounds in (2, 3):
-        Queue([Part(tmp_path / "run", lengthen(tmp_path / "run", rounds), space())])
+        opened(tmp_path / "run", lengthen(tmp_path / "run", rounds))
         play(tmp_path / "run")
     assert Experiment.read(tmp_path / "run").rounds_before == (4, 6)
     assert without(frozen(tmp_path / "run"), run_folder.WENT_ON) == frozen(tmp_path / "long")

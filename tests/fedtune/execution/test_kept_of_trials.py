@@ -16,9 +16,7 @@ from optuna.trial import FrozenTrial
 
 from fedtune.console import progress
 from fedtune.console.progress import ProgressDisplay
-from fedtune.decisions.history import Part
 from fedtune.execution.interrupts import Interrupts
-from fedtune.execution.queue import Queue
 from fedtune.execution.ray_hooks import SessionEnd
 from fedtune.execution.ray_session import TuneSession
 from fedtune.machine import cluster
@@ -29,6 +27,7 @@ from search_spaces.dimension import Dimension
 from tests.fedtune.conftest import space, start
 from tests.fedtune.decisions.test_conditions import OMEGA
 from tests.fedtune.execution.test_queue import score
+from tests.fedtune.queues import opened
 from trainables.worker.job import Ending, Job
 
 #: So many trials have ended when it is looked first, and so many when it is looked again.
@@ -48,8 +47,7 @@ def searched(
     made = start(folder, trials=THEN + 4, **changes)
     monkeypatch.setattr(cluster, "slot_map", lambda *_: [cluster.Slots("here", "127.0.0.1", 2, 0, "", 2)])
     end, servers = SessionEnd(folder, None, Interrupts(), ServerLoss("resume")), mock.Mock()
-    part = Part(folder, made, dataclasses.replace(space(), vary=varied))
-    queue, watch = Queue([part]), ProgressDisplay(made, "quiet")
+    queue, watch = opened(folder, made, dataclasses.replace(space(), vary=varied)), ProgressDisplay(made, "quiet")
     session = TuneSession(queue, watch, made.placement, end, servers, None)
     running: dict[str, tuple[Job, dict[int, tuple[float, ...]]]] = {}
     begun = 0

@@ -9,12 +9,11 @@ import pytest
 
 from fedtune.api.resume import resume
 from fedtune.api.search import Result
-from fedtune.decisions.history import Part
 from fedtune.execution.outcome import damaged
-from fedtune.execution.queue import Queue
 from search_spaces import run_folder
-from tests.fedtune.conftest import experiment, frozen, space, start
+from tests.fedtune.conftest import experiment, frozen
 from tests.fedtune.fake import Fake
+from tests.fedtune.queues import begun, opened, take
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 
@@ -53,11 +52,9 @@ def test_they_are_computed_again_to_the_same_numbers(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A run with a trial that ran all its rounds, one that ended after one, and one that runs."""
-    made = start(tmp_path / "run", trials=4)
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = begun(tmp_path / "run", trials=4)
     for rounds in (9, 1, 2):
-        proposal = queue.propose()
-        assert proposal is not None
+        proposal = take(queue)
         place = tmp_path / "run" / run_folder.trial_folder(proposal.number)
         place.mkdir()
         rows = [{"round": r + 1, "seed": seed, "val_global_accuracy": 0.5} for r in range(rounds) for seed in (0, 1)]
@@ -71,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 def asked(folder: Path, **changes: object) -> list[int]:
     made = experiment(folder, trials=4, **changes)
-    queue = Queue([Part(folder, made, space())])
+    queue = opened(folder, made)
     found = damaged(folder, made, queue.trials())
     assert queue.damaged() == found
     return found
@@ -92,11 +89,11 @@ def test_rows_of_other_seeds_are_damage(folder: Path) -> None:
 
 def test_one_whose_process_dies_once_more_stays_what_it_was(folder: Path) -> None:
     made = experiment(folder, trials=4)
-    queue = Queue([Part(folder, made, space())])
+    queue = opened(folder, made)
     before = queue.trials()[1]
     queue.again(1, (2.0, 0.0))
-    proposal = queue.propose()
-    assert proposal is not None and (proposal.number, proposal.share) == (1, None)
+    proposal = take(queue)
+    assert (proposal.number, proposal.share) == (1, None)
     queue.report(1, 2, (0.75,))
     queue.finish(1, Ending("error", 1, "another ending"))
     assert queue.trials()[1] == before

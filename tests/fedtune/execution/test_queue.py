@@ -29,6 +29,7 @@ from search_spaces.metrics import UNREACHED
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.queues import begun, drive, ending_of, opened, recorded, take
 from tests.study_file import journal
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
@@ -40,36 +41,27 @@ def score(values: dict[str, Any], round_: int) -> float:
 
 def end(proposal: Proposal, rounds: int, several: bool = False) -> Ending:
     """Runs a proposal as a trial would."""
-    curve: dict[int, tuple[float, ...]] = {}
-    for round_ in range(1, rounds + 1):
+
+    def values(round_: int) -> tuple[float, ...]:
         value = score(dict(proposal.values), round_)
-        curve[round_] = (value, -value * proposal.values["alpha"]) if several else (value,)  # type: ignore[operator]
-        if round_ < rounds and proposal.rule.stops(round_, curve):
-            return Ending("scheduler", round_, None, curve)
-    return Ending("completed", rounds, None, curve)
+        return (value, -value * proposal.values["alpha"]) if several else (value,)  # type: ignore[operator]
+
+    return ending_of(proposal, rounds, values)
 
 
-def conduct(folder: Path, width: int, order: int = 1, sessions: int = 1, **changes: Any) -> list[tuple[Any, ...]]:
-    """A search with `width` trials at once that end first-in-first-out (order 1) or last-in-first-out (-1)."""
+def finish(queue: Queue, proposal: Proposal) -> None:
+    """Ends a trial after what it would run."""
+    made = proposal.part.experiment
+    queue.finish(proposal.number, end(proposal, made.rounds, len(made.metric) > 1))
+
+
+def conduct(
+    folder: Path, width: int = 1, place: int = 0, every: int = 0, where: Space | None = None, **changes: Any
+) -> list[tuple[Any, ...]]:
+    """The record of a search, which is driven as `drive` says."""
     made = start(folder, **changes)
-    several = len(made.metric) > 1
-    steps = 0
-    queue = Queue([Part(folder, made, space())])
-    live: list[Proposal] = []
-    while not queue.finished:
-        while len(live) < width and (proposal := queue.propose()) is not None:
-            live.append(proposal)
-        assert live, "nothing runs and nothing is proposed"
-        done = live.pop(0 if order == 1 else -1)
-        queue.finish(done.number, end(done, made.rounds, several))
-        steps += 1
-        if sessions > 1 and steps % 4 == 0:  # as if the driver had been killed
-            live.clear()
-            queue = Queue([Part(folder, made, space())])
-    return [
-        (t.number, t.state, t.params, t.values, t.intermediate_values, t.system_attrs)
-        for t in StudyFile(folder).study.trials
-    ]
+    drive(lambda: opened(folder, made, where), finish, width, place, every)
+    return recorded(folder)
 
 
 CASES = [
@@ -90,7 +82,7 @@ def test_order_width_and_restarts_change_nothing(
     one = conduct(tmp_path / "one", 1, **changes)
     assert len(one) == 18
     assert conduct(tmp_path / "four", 4, -1, **changes) == one
-    assert conduct(tmp_path / "killed", 3, 1, sessions=2, **changes) == one
+    assert conduct(tmp_path / "killed", 3, every=4, **changes) == one
 
 
 def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +159,12 @@ def test_with_several_metrics_a_stopped_trial_has_no_values(tmp_path: Path) -> N
 def test_a_rule_compares_with_what_was_measured_and_larger_is_better(
     metric: tuple[str, ...], sign: list[int], tmp_path: Path
 ) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", metric=metric, sampler="random"), space())])
+    queue = begun(tmp_path / "run", metric=metric, sampler="random")
     curve = {r: tuple(10.0 * i + r / 4 for i in range(len(metric))) for r in range(1, 10)}
     others: dict[int, list[tuple[float, ...]]] = {}
     while not any(others.values()):
-        proposal = queue.propose()
-        assert proposal is not None and isinstance(proposal.rule, Halving)
+        proposal = take(queue)
+        assert isinstance(proposal.rule, Halving)
         others = {r: list(values) for r, (_, values) in proposal.rule.rungs.items()}
         queue.finish(proposal.number, Ending("completed", 9, None, curve))
     assert others == {r: [tuple(s * v for s, v in zip(sign, curve[r], strict=True))] for r in rungs(9, 1, 3)}
@@ -222,11 +214,11 @@ def test_whom_a_queue_asks_and_what_it_shows(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("fedtune.decisions.next_trial.make_sampler", make)
     first = ({"from": "--try", "values": {"alpha": 0.5, "lambda": 0.25}},)
     started = start(tmp_path / "run", trials=4, sampler="gp", scheduler="none", seed=7, first=first, lag=1)
-    queue = Queue([Part(tmp_path / "run", started, space())])
+    queue = opened(tmp_path / "run", started)
     endings = [Ending("error", 1, "impossible"), *[Ending("completed", 9, None, {9: (v,)}) for v in (0.5, 0.25, 1.0)]]
     for ending in endings:
-        proposal = queue.propose()
-        assert proposal is not None and proposal.resumed is False
+        proposal = take(queue)
+        assert proposal.resumed is False
         queue.finish(proposal.number, ending)
     assert made == [("random", 7, 0), ("gp", 7, 1), ("gp", 7, 2), ("gp", 7, 3)]
     assert Asked.shown == [[], [0.5, 0.5], [0.25, 0.5, 0.25]]  # a failed one as the worst of those that ended
@@ -249,12 +241,8 @@ def under_three_conditions() -> Space:
 
 def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
     """The values of every trial that a search under three conditions proposes."""
-    queue = Queue([Part(folder, start(folder, scheduler="none", **changes), under_three_conditions())])
-    found = []
-    while (proposal := queue.propose()) is not None:
-        found.append(tuple(proposal.values[key] for key in ("alpha", "lambda", "omega")))
-        queue.finish(proposal.number, end(proposal, 9))
-    return found
+    found = conduct(folder, where=under_three_conditions(), scheduler="none", **changes)
+    return [tuple(params[key] for key in ("alpha", "lambda", "omega")) for _, _, params, *_ in found]
 
 
 def test_a_grid_holds_its_conditions(tmp_path: Path) -> None:
@@ -276,7 +264,7 @@ def compared(
 ) -> tuple[list[dict[str, Any]], dict[int, Any]]:
     """A search by `ei`, one trial at a time: the values of all trials, and by trial the trials that the model is told,
     the configurations that are not to come again, and the sign."""
-    queue = Queue([Part(folder, start(folder, lag=1, sampler="ei", **changes), where)])
+    queue = opened(folder, start(folder, lag=1, sampler="ei", **changes), where)
     found: dict[int, Any] = {}
     proposed = expected_improvement.proposed
 
@@ -286,11 +274,8 @@ def compared(
         return proposed(space, told, had, seed, number, running, most)
 
     monkeypatch.setattr(expected_improvement, "proposed", noted)
-    values = []
-    while (proposal := queue.propose()) is not None:
-        values.append(dict(proposal.values))
-        queue.finish(proposal.number, end(proposal, 9))
-    return values, found
+    drive(lambda: queue, finish)
+    return [trial.params for trial in queue.trials()], found
 
 
 def test_the_model_is_told_of_all_that_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +300,7 @@ def test_the_model_is_told_of_all_that_ran(tmp_path: Path, monkeypatch: pytest.M
 def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", lag=3, sampler="ei"), space())])
+    queue = begun(tmp_path / "run", lag=3, sampler="ei")
     found: list[tuple[int, int, list[int]]] = []
     proposed = expected_improvement.proposed
 
@@ -324,12 +309,10 @@ def test_trials_under_way_are_not_to_come_again_and_tell_nothing(
         return proposed(space, told, had, seed, number, running, most)
 
     monkeypatch.setattr(expected_improvement, "proposed", noted)
-    live = [queue.propose() for _ in range(3)]
+    live = [take(queue) for _ in range(3)]
     for _ in range(3):
-        done = live.pop(0)
-        assert done is not None
-        queue.finish(done.number, end(done, 9))
-        live.append(queue.propose())
+        finish(queue, live.pop(0))
+        live.append(take(queue))
     runs = [[], [0], [0, 1], [1, 2], [2, 3], [3, 4]]
     assert found == [(n, m, beside) for n, m, beside in zip([0, 0, 0, 1, 2, 3], range(6), runs, strict=True)]
 
@@ -358,11 +341,9 @@ def test_under_several_conditions_the_model_is_told_of_configurations(
 
 
 def test_a_trial_that_goes_on_asks_its_rule_after_the_rounds_that_it_had(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", scheduler="asha"), space())])
+    queue = begun(tmp_path / "run", scheduler="asha")
     for _ in range(2):
-        proposal = queue.propose()
-        assert proposal is not None
-        queue.finish(proposal.number, end(proposal, 9))
+        finish(queue, take(queue))
     first, known = queue.trials()[0], queue.trials()[1:]
     history = History(queue.parts, [{0: known[0], 1: first}], [(0, 0), (0, 1)])
     plain = stop_rule(history, 0, 1)
@@ -377,15 +358,13 @@ def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
 
 
 def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", lag=2)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None
+    queue = begun(tmp_path / "run", lag=2)
+    first, second = take(queue), take(queue)
     assert queue.propose() is None and not queue.exhausted
-    queue.finish(second.number, end(second, 9))
+    finish(queue, second)
     assert queue.propose() is None, "trial 2 looks at trial 0, which still runs"
-    queue.finish(first.number, end(first, 9))
-    assert queue.propose() is not None
+    finish(queue, first)
+    take(queue)
 
 
 @pytest.mark.parametrize(("slots", "said"), [(2, 0.89), (8, 0.51), (32, 0.35)])
@@ -413,21 +392,20 @@ def test_how_long_slots_are_busy_in_the_fixed_order(tmp_path: Path, slots: int, 
 def test_by_arrival_a_trial_sees_what_has_ended(tmp_path: Path) -> None:
     """Nothing waits, what ran beside a trial is recorded, and a driver that was killed goes on from exactly that."""
     made = start(tmp_path / "run", order="arrival", lag=1, trials=6)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    live = [queue.propose() for _ in range(3)]
-    assert all(live) and [queue.trial(n).user_attrs.get("beside") for n in range(3)] == [None, [0], [0, 1]]
-    queue.finish(1, end(live[1], 9))
-    fourth = queue.propose()
-    assert fourth is not None and queue.trial(3).user_attrs["beside"] == [0, 2]
+    queue = opened(tmp_path / "run", made)
+    live = [take(queue) for _ in range(3)]
+    assert [queue.trial(n).user_attrs.get("beside") for n in range(3)] == [None, [0], [0, 1]]
+    finish(queue, live[1])
+    fourth = take(queue)
+    assert queue.trial(3).user_attrs["beside"] == [0, 2]
     assert [*(queue.history.seen(0, 3) or [])] == [1]
-    queue.finish(0, end(live[0], 9))
+    finish(queue, live[0])
     assert [*(queue.history.seen(0, 3) or [])] == [1], "what it saw stays"
-    again = Queue([Part(shutil.copytree(tmp_path / "run", tmp_path / "again"), made, space())])
-    back = [again.propose() for _ in range(2)]
-    assert [(one.number, one.resumed) for one in back if one] == [(2, True), (3, True)]
-    assert [one.rule for one in back if one] == [live[2].rule, fourth.rule]  # type: ignore[union-attr]
-    new, expected = again.propose(), queue.propose()
-    assert new is not None and expected is not None and new.values == expected.values
+    again = opened(shutil.copytree(tmp_path / "run", tmp_path / "again"), made)
+    back = [take(again) for _ in range(2)]
+    assert [(one.number, one.resumed) for one in back] == [(2, True), (3, True)]
+    assert [one.rule for one in back] == [live[2].rule, fourth.rule]
+    assert take(again).values == take(queue).values
     assert again.trial(4).user_attrs["beside"] == [2, 3]
 
 
@@ -439,22 +417,19 @@ def test_by_arrival_ei_is_told_the_rounds_of_trials_that_run(tmp_path: Path, mon
 
     def proposed(name: str, values: tuple[float, float], rounds: int, order: str = "arrival") -> tuple[Any, Any]:
         made = start(tmp_path / name, order=order, lag=3, early=0, trials=12, sampler="ei", grace=3)
-        queue = Queue([Part(tmp_path / name, made, space())])
+        queue = opened(tmp_path / name, made)
         for _ in range(6):
-            ended = queue.propose()
-            assert ended is not None
+            ended = take(queue)
             curve = dict.fromkeys(range(1, 10), (0.5 + 0.01 * ended.number,))
             queue.finish(ended.number, Ending("completed", 9, None, curve))
         for value in values:
-            live = queue.propose()
-            assert live is not None
+            live = take(queue)
             for round_ in range(1, rounds + 1):
                 queue.report(live.number, round_, (value,))
-        again = Queue([Part(shutil.copytree(tmp_path / name, tmp_path / f"{name} again"), made, space())])
-        back = [again.propose() for _ in range(2)]
-        assert all(one is not None and one.resumed for one in back)
-        new, expected = again.propose(), queue.propose()
-        assert new is not None and expected is not None and new.values == expected.values
+        again = opened(shutil.copytree(tmp_path / name, tmp_path / f"{name} again"), made)
+        assert all(take(again).resumed for _ in range(2))
+        new = take(again)
+        assert new.values == take(queue).values
         assert again.trial(8).user_attrs == queue.trial(8).user_attrs
         return new.values, queue.trial(8).user_attrs.get("beside_rounds")
 
@@ -473,32 +448,31 @@ def test_what_was_proposed_at_once_saw_the_same(tmp_path: Path, monkeypatch: pyt
     driver that goes on proposes anew, and what has begun stays as it was."""
     monkeypatch.setattr(expected_improvement, "BESIDE", 2)
     made = start(tmp_path / "run", order="arrival", lag=1, trials=14, sampler="ei")
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    live = [queue.propose() for _ in range(8)]
+    queue = opened(tmp_path / "run", made)
+    live = [take(queue) for _ in range(8)]
     for done in live[:4]:
-        assert done is not None
-        queue.finish(done.number, end(done, 9))
+        finish(queue, done)
     for round_ in (1, 2, 3):
         queue.report(5, round_, (0.5,))
-    first = queue.propose()
-    assert first is not None and queue.trial(8).user_attrs["beside"] == [4, 5, 6, 7]
+    first = take(queue)
+    assert queue.trial(8).user_attrs["beside"] == [4, 5, 6, 7]
     queue.report(6, 1, (0.5,))
-    queue.finish(4, end(live[4], 9))
-    queue.finish(5, end(live[5], 9))
-    second = queue.propose()
-    assert second is not None and queue.trial(9).user_attrs["beside"] == [4, 5, 6, 7, 8]
+    finish(queue, live[4])
+    finish(queue, live[5])
+    second = take(queue)
+    assert queue.trial(9).user_attrs["beside"] == [4, 5, 6, 7, 8]
     assert queue.trial(9).user_attrs["beside_rounds"] == [0, 3, 0, 0, 0], "those of when the two were proposed"
     assert [*(queue.history.seen(0, 9) or [])] == [0, 1, 2, 3]
-    third = queue.propose()
-    assert third is not None and queue.trial(10).user_attrs["beside"] == [6, 7, 8, 9]
-    again = Queue([Part(tmp_path / "run", made, space())])
-    back = [again.propose() for _ in range(5)]
-    assert [(one.number, one.values, one.rule) for one in back if one][2:] == [
+    third = take(queue)
+    assert queue.trial(10).user_attrs["beside"] == [6, 7, 8, 9]
+    again = opened(tmp_path / "run", made)
+    back = [take(again) for _ in range(5)]
+    assert [(one.number, one.values, one.rule) for one in back][2:] == [
         (one.number, one.values, one.rule) for one in (first, second, third)
     ]
     queue.propose()
-    new = again.propose()
-    assert new is not None and again.trial(11).user_attrs["beside"] == [6, 7, 8, 9, 10]
+    take(again)
+    assert again.trial(11).user_attrs["beside"] == [6, 7, 8, 9, 10]
 
 
 def test_early_trials_wait_for_all_but_those_beside_them(tmp_path: Path) -> None:
@@ -515,28 +489,26 @@ def test_early_trials_wait_for_all_but_those_beside_them(tmp_path: Path) -> None
     assert [dataclasses.replace(made, early=0).seen(n) for n in range(6)] == [0, 0, 0, 0, 1, 2]
     assert [dataclasses.replace(made, lag=1).seen(n) for n in range(12)] == [*range(12)], "a shorter lag stays"
     assert [dataclasses.replace(made, taken=12).seen(n) for n in (11, 12, 15, 16)] == [11, 12, 12, 13]
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = opened(tmp_path / "run", made)
     live: list[Proposal] = []
     most = []
     while not queue.exhausted:
         while (proposal := queue.propose()) is not None:
             live.append(proposal)
         most.append(len(live))
-        queue.finish(live[0].number, end(live.pop(0), 9))
+        finish(queue, live.pop(0))
     assert most[:8] == [2] * 8 and max(most) == 4
 
 
 def test_nothing_waits_where_nothing_looks_back(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", lag=1, sampler="random", scheduler="none")
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    assert [p.number for p in (queue.propose() for _ in range(12)) if p is not None] == list(range(12))
+    queue = begun(tmp_path / "run", lag=1, sampler="random", scheduler="none")
+    assert [take(queue).number for _ in range(12)] == list(range(12))
 
 
 def test_endings_and_states(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    made = start(folder, sampler="random", scheduler="none", trials=5)
-    queue = Queue([Part(folder, made, space())])
-    proposals = [queue.propose() for _ in range(5)]
+    queue = begun(folder, sampler="random", scheduler="none", trials=5)
+    proposals = [take(queue) for _ in range(5)]
     endings = [
         Ending("completed", 9, None, {8: (0.1,), 9: (0.5,)}, 3.0),
         Ending("scheduler", 1, None, {1: (0.2,)}),
@@ -545,11 +517,8 @@ def test_endings_and_states(tmp_path: Path) -> None:
         Ending("completed", 9, None, {}),
     ]
     for proposal, ending in zip(proposals, endings, strict=True):
-        assert proposal is not None
         queue.finish(proposal.number, ending)
-        queue.finish(
-            proposal.number, dataclasses.replace(ending, stop_reason="error")
-        )  # told twice: the first one stands
+        queue.finish(proposal.number, dataclasses.replace(ending, stop_reason="error"))  # told twice: the first stands
     trials = StudyFile(folder).study.trials
     assert [t.state.name for t in trials] == ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL"]
     assert [t.user_attrs["stop_reason"] for t in trials] == ["completed", "scheduler", "diverged", "error", "error"]
@@ -560,8 +529,7 @@ def test_endings_and_states(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2", "cmaes"])
 def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: str) -> None:
     """Every configuration with alpha above 1 fails; later proposals avoid it."""
-    made = start(tmp_path / "run", sampler=sampler, scheduler="none", trials=26, lag=1)
-    queue = Queue([Part(tmp_path / "run", made, space())])
+    queue = begun(tmp_path / "run", sampler=sampler, scheduler="none", trials=26, lag=1)
     drawn = []
     while (proposal := queue.propose()) is not None:
         bad = proposal.values["alpha"] > 1  # type: ignore[operator]
@@ -573,22 +541,21 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
 
 
 def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=3), space())])
-    first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None and queue.next_share() is None
+    queue = begun(tmp_path / "run", trials=3)
+    first, second = take(queue), take(queue)
+    assert queue.next_share() is None
     queue.again(second.number, Share(4.0, 1.0, "H100"))
     queue.again(first.number, Share(2.0, 0.5))
     shares = [queue.next_share()]
-    again = queue.propose()
+    assert take(queue).number == first.number
     shares.append(queue.next_share())
-    assert again is not None and again.number == first.number
     assert shares == [Share(2.0, 0.5), Share(4.0, 1.0, "H100")]
 
 
 def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
     made, where = start(tmp_path / "run", trials=3), space()
-    queue = Queue([Part(tmp_path / "run", made, where)])
-    assert queue.propose() is not None
+    queue = opened(tmp_path / "run", made, where)
+    take(queue)
     assert queue.at(0) == (Part(tmp_path / "run", made, where), 0)
 
 
@@ -597,7 +564,7 @@ def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
 def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
     """A stopped trial with its last value, a failed one as stopped; where a sampler counts complete trials only, both
     as complete: with its last value, and as bad as the worst."""
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", sampler=sampler, metric=(metric,)), space())])
+    queue = begun(tmp_path / "run", sampler=sampler, metric=(metric,))
     states = optuna.trial.TrialState
     endings = [
         {"state": states.COMPLETE, "value": 0.3, "intermediate_values": {1: 0.1, 2: 0.3}},
@@ -622,8 +589,8 @@ def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, me
 
 
 def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=1), space())])
-    assert queue.propose() is not None
+    queue = begun(tmp_path / "run", trials=1)
+    take(queue)
     for reached in (0.25, 0.75):
         queue.report(0, 1, (reached,))
     queue.report(0, 2, None)
@@ -631,9 +598,8 @@ def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> N
 
 
 def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=2), space())])
-    first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None
+    queue = begun(tmp_path / "run", trials=2)
+    first, second = take(queue), take(queue)
     queue.finish(first.number, Ending("interrupted", 1, "its worker died", {1: (0.5,)}))
     queue.finish(second.number, Ending("completed", 9, None, {9: (0.5,)}))
     assert all("error" not in trial.user_attrs for trial in queue.trials())
@@ -641,9 +607,8 @@ def test_what_interrupts_a_trial_is_no_error_of_it(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_ends_notes_which_trials_stand_still(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=3), space())])
-    first, second, third = queue.propose(), queue.propose(), queue.propose()
-    assert first is not None and second is not None and third is not None
+    queue = begun(tmp_path / "run", trials=3)
+    _, second, _ = take(queue), take(queue), take(queue)
     queue.finish(second.number, Ending("completed", 9, None, {9: (0.5,)}))
     queue.interrupt()
     kept = StudyFile(tmp_path / "run").study.trials
@@ -654,37 +619,34 @@ def test_a_driver_that_ends_notes_which_trials_stand_still(tmp_path: Path) -> No
 def test_a_trial_whose_result_is_taken_does_not_wait_any_longer(tmp_path: Path) -> None:
     """The first driver was killed when two trials had begun; the second takes the result of one of them."""
     made = start(tmp_path / "run", trials=3, taken=2, sampler="random", scheduler="none")
-    queue = Queue([Part(tmp_path / "run", dataclasses.replace(made, taken=0), space())])
-    first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None
+    queue = opened(tmp_path / "run", dataclasses.replace(made, taken=0))
+    _ = take(queue), take(queue)
     rows = [{"round": 9, "seed": seed, "val_global_accuracy": 0.5} for seed in made.seeds]
     (folder := tmp_path / "run" / run_folder.trial_folder(0)).mkdir(exist_ok=True)
     every = [row | {"round": round_} for round_ in range(1, 10) for row in rows]
     rounds_jsonl.append(folder / run_folder.ROUNDS, every)
-    queue = Queue([Part(tmp_path / "run", dataclasses.replace(made, taken=1), space())])
+    queue = opened(tmp_path / "run", dataclasses.replace(made, taken=1))
     for number, resumed in ((1, True), (2, False)):
-        proposal = queue.propose()
-        assert proposal is not None and (proposal.number, proposal.resumed) == (number, resumed)
+        proposal = take(queue)
+        assert (proposal.number, proposal.resumed) == (number, resumed)
 
 
 def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=1), space())])
-    proposal = queue.propose()
-    assert proposal is not None
-    queue.finish(proposal.number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
+    queue = begun(tmp_path / "run", trials=1)
+    queue.finish(take(queue).number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
     kept = queue.trials()[0].user_attrs
     assert kept["seconds"] == 1.235 and "curve" not in kept  # Optuna keeps the curve of one metric itself
 
 
 def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
     made = start(tmp_path / "run", trials=3)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None and queue.next_share() is None
+    queue = opened(tmp_path / "run", made)
+    first, _ = take(queue), take(queue)
+    assert queue.next_share() is None
     queue.again(first.number, Share(2.0, 0.5))
     assert not queue.exhausted and queue.next_share() == Share(2.0, 0.5)
-    queue = Queue([Part(tmp_path / "run", made, space())])  # a killed driver's successor knows it too
-    again = queue.propose()
-    assert again == dataclasses.replace(first, resumed=True, share=Share(2.0, 0.5), rule=again.rule)  # type: ignore[union-attr]
+    queue = opened(tmp_path / "run", made)  # a killed driver's successor knows it too
+    again = take(queue)
+    assert again == dataclasses.replace(first, resumed=True, share=Share(2.0, 0.5), rule=again.rule)
     assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"
-    assert queue.propose().share is None  # type: ignore[union-attr]
+    assert take(queue).share is None

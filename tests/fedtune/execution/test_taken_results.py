@@ -16,13 +16,12 @@ from fedtune.api.export import export
 from fedtune.decisions import expected_improvement
 from fedtune.decisions.early_stopping import Halving
 from fedtune.decisions.expected_improvement import Told, Tried
-from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import SAMPLERS, make_sampler
-from fedtune.execution.queue import Queue
 from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from tests.fedtune.conftest import frozen, space
 from tests.fedtune.played import begin, play, searched
+from tests.fedtune.queues import opened, take
 from tests.study_file import journal
 
 MODELS = [name for name in SAMPLERS if name not in ("grid", "random")]
@@ -69,7 +68,7 @@ def test_seconds_of_a_taken_trial_are_those_of_its_rounds(tmp_path: Path, old: P
     del rows[0]["seconds"]
     rows[1]["seconds"] = None
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    queue = Queue([Part(tmp_path / "new", made, space())])
+    queue = opened(tmp_path / "new", made)
     found = [trial.user_attrs["seconds"] for trial in queue.trials()]
     assert found == [0.18, 0.16, *[0.18] * 6]
 
@@ -85,9 +84,8 @@ def test_width_and_interruptions_change_nothing(tmp_path: Path, old: Path, sampl
 
 def test_a_driver_that_is_killed_while_it_takes_results_loses_none(tmp_path: Path, old: Path) -> None:
     made = warm(tmp_path / "new", old, trials=1)
-    Queue([Part(tmp_path / "new", dataclasses.replace(made, taken=3), space())])
-    queue = Queue([Part(tmp_path / "new", made, space())])
-    assert queue.propose() is not None  # trial 3, begun and not ended
+    opened(tmp_path / "new", dataclasses.replace(made, taken=3))
+    take(opened(tmp_path / "new", made))  # trial 3, begun and not ended
     play(tmp_path / "new")
     warm(tmp_path / "whole", old, trials=1)
     play(tmp_path / "whole")
@@ -137,9 +135,9 @@ def test_cma_es_starts_where_earlier_results_were_good(tmp_path: Path) -> None:
 
 def test_early_stopping_compares_with_taken_results(tmp_path: Path, old: Path) -> None:
     made = warm(tmp_path / "new", old, grace=3, trials=1)
-    queue = Queue([Part(tmp_path / "new", made, space())])
-    proposal = queue.propose()
-    assert proposal is not None and isinstance(proposal.rule, Halving)
+    queue = opened(tmp_path / "new", made)
+    proposal = take(queue)
+    assert isinstance(proposal.rule, Halving)
     rows = [
         json.loads(line) for n in range(8) for line in (old / f"trials/{n:04d}/rounds.jsonl").read_text().splitlines()
     ]

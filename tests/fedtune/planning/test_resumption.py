@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from fedtune.cli import main
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
 from fedtune.planning.resumption import check_unchanged
@@ -21,6 +19,7 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from tests.fedtune.queues import opened, take
 from tests.toy import write_toy
 from trainables.worker import rounds_jsonl
 
@@ -36,8 +35,7 @@ class Begun:
         planned = plan(request)
         self.folder, self.experiment, self.space = planned.folder, planned.experiment, planned.space
         planned.create(self.folder)
-        queue = Queue([Part(self.folder, planned.experiment, planned.space)])
-        assert queue.propose() is not None
+        take(opened(self.folder, planned.experiment, planned.space))
 
     def record(self, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
         path = self.folder / run_folder.PROVENANCE
@@ -167,7 +165,7 @@ def test_a_finished_run_needs_no_data(begun: Begun, monkeypatch: pytest.MonkeyPa
 
     made = Experiment.from_yaml({**begun.experiment.to_yaml(), "trials": 1}, "")
     run_directory.write_document(begun.folder / run_folder.EXPERIMENT, made.to_yaml())
-    queue = Queue([Part(begun.folder, made, begun.space)])
+    queue = opened(begun.folder, made, begun.space)
     queue.finish(0, Ending("completed", 1, None, {1: (0.5,)}))
     rows = begun.folder / run_folder.trial_folder(0) / run_folder.ROUNDS
     rows.parent.mkdir(exist_ok=True)

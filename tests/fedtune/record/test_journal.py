@@ -9,34 +9,27 @@ from typing import Any
 import pytest
 
 from analysis.runs.study import read_study
-from fedtune.decisions.history import Part
-from fedtune.execution.queue import Queue
+from fedtune.execution.queue import Proposal, Queue
 from fedtune.record.experiment import Experiment, search_seeds
 from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
-from tests.fedtune.conftest import space, start
+from tests.fedtune.conftest import start
 from tests.fedtune.execution.test_queue import end
+from tests.fedtune.queues import begun, drive, opened, recorded, take
 
 RACE = {"budget": 4 * 9, "seeds": search_seeds(2, 6), "trials": 1000}
 
 
-def drive(folder: Path, made: Experiment) -> None:
+def run_rest(folder: Path, made: Experiment) -> None:
     """Runs what is left, two trials at a time, each value written when it is there."""
-    queue = Queue([Part(folder, made, space())])
-    while not queue.finished:
-        live = [proposal for proposal in (queue.propose(), queue.propose()) if proposal is not None]
-        for proposal in live:
-            ending = end(proposal, made.rounds, len(made.metric) > 1)
-            for round_, values in ending.curve.items():
-                queue.report(proposal.number, round_, values)
-            queue.finish(proposal.number, ending)
 
+    def end_with_values(queue: Queue, proposal: Proposal) -> None:
+        found = end(proposal, made.rounds, len(made.metric) > 1)
+        for round_, values in found.curve.items():
+            queue.report(proposal.number, round_, values)
+        queue.finish(proposal.number, found)
 
-def recorded(folder: Path) -> list[tuple[Any, ...]]:
-    return [
-        (t.number, t.state, t.params, t.values, t.intermediate_values, t.user_attrs, t.system_attrs)
-        for t in StudyFile(folder).trials()
-    ]
+    drive(lambda: opened(folder, made), end_with_values, 2)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +46,7 @@ def test_a_driver_killed_in_any_line_loses_nothing(tmp_path: Path, changes: dict
     search that goes on from there is that of one that nobody killed."""
     changes = {"trials": 6, "lag": 2, **changes}
     made = start(tmp_path / "run", **changes)
-    drive(tmp_path / "run", made)
+    run_rest(tmp_path / "run", made)
     whole, file = recorded(tmp_path / "run"), tmp_path / "run" / run_folder.STUDY
     journal = file.read_bytes()
     ends = [place + 1 for place, byte in enumerate(journal) if byte == ord("\n")]
@@ -61,13 +54,13 @@ def test_a_driver_killed_in_any_line_loses_nothing(tmp_path: Path, changes: dict
     for place in range(1, len(ends), 7):
         for killed in (ends[place], (ends[place - 1] + ends[place]) // 2, ends[place] - 1):
             file.write_bytes(journal[:killed])
-            drive(tmp_path / "run", made)
+            run_rest(tmp_path / "run", made)
             assert recorded(tmp_path / "run") == whole
 
 
 def test_a_reader_passes_over_half_a_line_and_changes_nothing(tmp_path: Path) -> None:
-    queue = Queue([Part(tmp_path / "run", start(tmp_path / "run", trials=4), space())])
-    assert queue.propose() is not None and queue.propose() is not None
+    queue = begun(tmp_path / "run", trials=4)
+    _ = take(queue), take(queue)
     file = tmp_path / "run" / run_folder.STUDY
     left = file.read_bytes()[:-5]
     file.write_bytes(left)
@@ -76,10 +69,8 @@ def test_a_reader_passes_over_half_a_line_and_changes_nothing(tmp_path: Path) ->
 
 
 def test_a_reader_sees_every_value_while_the_queue_holds_the_file(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", trials=1)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    proposal = queue.propose()
-    assert proposal is not None
+    queue = begun(tmp_path / "run", trials=1)
+    proposal = take(queue)
     for round_ in (1, 2):
         queue.report(proposal.number, round_, (0.5 * round_,))
         _, (trial,) = read_study(tmp_path / "run" / run_folder.STUDY)
@@ -96,7 +87,7 @@ def test_no_trial_needs_what_the_study_holds_of_all_others(tmp_path: Path, monke
 
     monkeypatch.setattr(StudyFile, "trials", noted)
     for trials in (2, 5):
-        drive(tmp_path / str(trials), start(tmp_path / str(trials), trials=trials))
+        run_rest(tmp_path / str(trials), start(tmp_path / str(trials), trials=trials))
     assert read.count(2) == read.count(5) > 0
     study = StudyFile(tmp_path / "5")
     found = [study.trial(number) for number in range(5)]

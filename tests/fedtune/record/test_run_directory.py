@@ -18,16 +18,15 @@ from fedtune.api.search import result_of
 from fedtune.api.status import status
 from fedtune.console import progress
 from fedtune.console.progress import ProgressDisplay, duration
-from fedtune.decisions.history import Part
 from fedtune.execution.driver import Outcome
-from fedtune.execution.queue import Queue
 from fedtune.record import run_directory as record
 from fedtune.record.journal import StudyFile
 from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, token
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
-from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.conftest import experiment, start
+from tests.fedtune.queues import begun, take
 from trainables.worker.job import Ending
 
 
@@ -117,10 +116,8 @@ def test_a_damaged_run_is_a_sentence(tmp_path: Path, name: str, content: bytes) 
 
 
 def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", trials=3)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    first, second = queue.propose(), queue.propose()
-    assert first is not None and second is not None
+    queue = begun(tmp_path / "run", trials=3)
+    first, _ = take(queue), take(queue)
     queue.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))
     folder = tmp_path / "run" / run_folder.trial_folder(1)
     folder.mkdir(parents=True)
@@ -132,10 +129,8 @@ def test_status_of_a_run_that_was_cut_short(tmp_path: Path) -> None:
 
 
 def test_a_result_is_plain_data(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", trials=2)
-    queue = Queue([Part(tmp_path / "run", made, space())])
-    first, _ = queue.propose(), queue.propose()
-    assert first is not None
+    queue = begun(tmp_path / "run", trials=2)
+    first, _ = take(queue), take(queue)
     queue.finish(first.number, Ending("completed", 9, None, {9: (0.5,)}))
     found = json.loads(json.dumps(result_of(tmp_path / "run", Outcome(finished=False)).to_json()))
     assert found["counts"] == {"COMPLETE": 1, "RUNNING": 1}

@@ -19,9 +19,7 @@ from analysis.runs.mappings import read_yaml
 from fedtune.api.resume import resume
 from fedtune.api.search import Result, carry_out
 from fedtune.commands import _output
-from fedtune.decisions.history import Part
 from fedtune.execution import outcome
-from fedtune.execution.queue import Queue
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.record import mirror as mirrors
@@ -34,6 +32,7 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, frozen, space, start
 from tests.fedtune.fake import Fake
 from tests.fedtune.played import _simulate, asked, play
+from tests.fedtune.queues import opened
 from tests.toy import write_toy
 
 
@@ -50,7 +49,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def run_some(run: Path, until: int) -> None:
     """Runs trials to their end, and begins trial `until`."""
-    queue = Queue([Part(run, Experiment.read(run), space())])
+    queue = opened(run, Experiment.read(run))
     while (proposal := queue.propose()) is not None and proposal.number < until:
         _simulate(queue, proposal.part.experiment, run, proposal, Fake)
     assert proposal is not None
@@ -370,7 +369,7 @@ def test_after_more_rounds_a_mirror_from_before_is_gone_on_with_and_no_other_is(
     request = run / run_folder.EXPERIMENT
     longer = {**read_yaml(request), "rounds": 6, "rounds_before": [4]}
     write_document(request, longer)
-    Queue([Part(run, Experiment.read(run), space())])
+    opened(run, Experiment.read(run))
     journal = (run / run_folder.STUDY).read_bytes()
     assert not journal.startswith((tmp_path / "far" / run_folder.STUDY).read_bytes())
     check_same(place, run)
