@@ -6,27 +6,20 @@ import dataclasses
 import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
 from analysis.estimate.ends import Measured, ends_of
 from analysis.estimate.winner import estimate, standing
 from search_spaces.metrics import UNREACHED
+from tests.trials import frozen_trial
 
 X = {"x": FloatDistribution(0.0, 1.0)}
 
 
 def trial(number, x, *curve, state=TrialState.COMPLETE):
     """A federation with these values from round 1 on."""
-    made = create_trial(
-        state=state,
-        params={"x": x},
-        distributions=X,
-        values=[curve[-1]] if state is TrialState.COMPLETE else None,
-        intermediate_values=dict(enumerate(curve, start=1)),
-        user_attrs={"seed": 0},
-    )
-    made.number = number
-    return made
+    last = curve[-1] if state is TrialState.COMPLETE else None
+    return frozen_trial(number, {"x": x}, last, state, curve=curve, kinds=X, seed=0)
 
 
 def stopped(number, x, *curve):

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
 from analysis.estimate import estimate, sentences, standing, winner
 from analysis.estimate.ends import Measured
 from analysis.estimate.stability import unstable
 from tests.analysis.estimate.test_ends import noisy_search
+from tests.trials import frozen_trial
 
 #: A search with a trial that diverged late between neighbours at 80 %. Five fresh seeds of its winner had 80.5 %.
 CLIFF = json.loads((Path(__file__).parent / "cliff.json").read_text())
@@ -28,16 +29,8 @@ def cliff():
     found = []
     for given in CLIFF["trials"]:
         state, curve = STATES[given["state"]], dict(zip(given["rounds"], given["validation"], strict=True))
-        trial = create_trial(
-            state=state,
-            params=given["values"],
-            distributions=kinds,
-            values=[given["validation"][-1]] if state is TrialState.COMPLETE else None,
-            intermediate_values=curve,
-            user_attrs={"seed": 0},
-        )
-        trial.number = given["number"]
-        found.append(trial)
+        last = given["validation"][-1] if state is TrialState.COMPLETE else None
+        found.append(frozen_trial(given["number"], given["values"], last, state, curve=curve, kinds=kinds, seed=0))
     return found
 
 

@@ -5,21 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from analysis.estimate import Standing, Unseen, standing, unseen, unseen_sentence
+from tests.trials import frozen_trial
 
 
 def trial(number: int, x: float, curve: list[float], *, stopped: bool = False) -> FrozenTrial:
-    found = create_trial(
-        state=TrialState.PRUNED if stopped else TrialState.COMPLETE,
-        params={"x": x},
-        distributions={"x": FloatDistribution(0.0, 1.0)},
-        intermediate_values=dict(enumerate(curve, start=1)),
-        value=None if stopped else curve[-1],
-    )
-    found.number = number
-    return found
+    value, state = (None, TrialState.PRUNED) if stopped else (curve[-1], TrialState.COMPLETE)
+    return frozen_trial(number, {"x": x}, value, state, curve=curve, kinds={"x": FloatDistribution(0.0, 1.0)})
 
 
 def found(*stopped: FrozenTrial) -> Standing:

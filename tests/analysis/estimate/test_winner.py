@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 import numpy as np
-import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
@@ -15,29 +14,21 @@ from analysis.estimate.ends import ends_of
 from analysis.estimate.posterior import Federations, Part, Posterior, posterior
 from analysis.estimate.winner import missed_target
 from search_spaces.metrics import UNREACHED
+from tests.trials import frozen_trial
 
 LR = {"lr": FloatDistribution(0.001, 0.1, log=True)}
 
 
 def trials(*given):
     """Finished trials as a study has them: (lr, value or curve, further attributes)."""
-    study = optuna.create_study(direction="maximize")
-    for lr, value, *more in given:
-        curve = dict(enumerate(value, start=1)) if isinstance(value, list) else {}
+    found = []
+    for number, (lr, value, *more) in enumerate(given):
         state = (more or [TrialState.COMPLETE])[0]
         attributes = more[1] if len(more) > 1 else {}
-        last = None if state != TrialState.COMPLETE else curve[max(curve)] if curve else value
-        study.add_trial(
-            create_trial(
-                state=state,
-                value=last,
-                params={"lr": lr},
-                distributions=LR,
-                intermediate_values=curve,
-                user_attrs=attributes,
-            )
-        )
-    return study.get_trials(deepcopy=False)
+        curve = value if isinstance(value, list) else []
+        last = None if state != TrialState.COMPLETE else curve[-1] if curve else value
+        found.append(frozen_trial(number, {"lr": lr}, last, state, curve=curve, kinds=LR, **attributes))
+    return found
 
 
 def noisy(rng, count=24):
@@ -438,14 +429,8 @@ def test_a_confirmed_winner_is_believed_by_all_and_by_the_confirmed_alone(fresh)
 
 def unmarked_trial(trial):
     """The trial without the mark of a confirmation."""
-    found = create_trial(
-        value=trial.value,
-        params=trial.params,
-        distributions=trial.distributions,
-        user_attrs={"seed": trial.user_attrs["seed"]},
-    )
-    found.number = trial.number
-    return found
+    seed = trial.user_attrs["seed"]
+    return frozen_trial(trial.number, trial.params, trial.value, kinds=trial.distributions, seed=seed)
 
 
 def test_a_winner_that_was_not_confirmed_is_believed_by_all_alone():

@@ -10,7 +10,7 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
 import fedtune
 from analysis.estimate import standing
@@ -26,6 +26,7 @@ from tests.analysis import varied
 from tests.fedtune import played
 from tests.fedtune.conftest import space
 from tests.fedtune.fake import Fake
+from tests.trials import frozen_trial
 from trainables.worker.trial_values import TrialValues
 
 METRIC = "val_bytes_to_target"
@@ -152,20 +153,13 @@ def test_a_seed_that_does_not_reach_it_censors_the_mean() -> None:
 
 def _trials(*given: tuple[float, float, list[float]]) -> list[Any]:
     """Of a study: lr, last value (of a stopped trial nan), curve."""
-    study = optuna.create_study(direction="minimize")
-    lr = optuna.distributions.FloatDistribution(0.0, 1.0)
-    for value, last, curve in given:
-        stopped = math.isnan(last)
-        study.add_trial(
-            create_trial(
-                state=TrialState.PRUNED if stopped else TrialState.COMPLETE,
-                value=None if stopped else last,
-                params={"lr": value},
-                distributions={"lr": lr},
-                intermediate_values=dict(enumerate(curve, start=1)),
-            )
-        )
-    return study.get_trials(deepcopy=False)
+    kinds = {"lr": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    return [
+        frozen_trial(n, {"lr": lr}, None, TrialState.PRUNED, curve=curve, kinds=kinds)
+        if math.isnan(last)
+        else frozen_trial(n, {"lr": lr}, last, curve=curve, kinds=kinds)
+        for n, (lr, last, curve) in enumerate(given)
+    ]
 
 
 def test_a_stopped_trial_gains_nothing_from_what_was_not_reached_yet() -> None:

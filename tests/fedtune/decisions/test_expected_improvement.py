@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 from scipy.stats import norm
 
 from analysis.estimate.posterior import Federations, posterior
@@ -33,6 +33,7 @@ from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.execution.test_queue import conduct
 from tests.fedtune.played import FACTS
 from tests.fedtune.queues import opened
+from tests.trials import frozen_trial
 from trainables.worker.job import Ending
 
 KINDS = {"steps": IntDistribution(0, 100), "x": FloatDistribution(0.0, 1.0)}
@@ -54,10 +55,7 @@ def marked() -> Space:
 
 
 def point(x: float, steps: int, value: float | None = None) -> FrozenTrial:
-    params = {"x": x, "steps": steps}
-    if value is None:
-        return create_trial(state=TrialState.RUNNING, params=params, distributions=KINDS)
-    return create_trial(values=[value], params=params, distributions=KINDS)
+    return frozen_trial(0, params(x, steps), value, kinds=KINDS)
 
 
 def tried(had: Iterable[dict[str, Any]]) -> Tried:
@@ -129,7 +127,7 @@ def test_where_there_is_nothing_to_compare_the_first_draw_stays() -> None:
 
 
 def failed(x: float, steps: int) -> FrozenTrial:
-    return create_trial(state=TrialState.FAIL, params=params(x, steps), distributions=KINDS)
+    return frozen_trial(0, params(x, steps), state=TrialState.FAIL, kinds=KINDS)
 
 
 def missed(x: float, steps: int) -> FrozenTrial:
@@ -144,9 +142,7 @@ def not_yet(x: float, steps: int) -> FrozenTrial:
 
 def late(x: float, steps: int, value: float) -> FrozenTrial:
     """A trial that was stopped early with this last value."""
-    return create_trial(
-        state=TrialState.PRUNED, params=params(x, steps), distributions=KINDS, intermediate_values={1: 0.0, 3: value}
-    )
+    return frozen_trial(0, params(x, steps), state=TrialState.PRUNED, curve={1: 0.0, 3: value}, kinds=KINDS)
 
 
 @pytest.mark.parametrize(("sign", "bad"), [(1.0, failed), (-1.0, failed), (-1.0, missed), (-1.0, not_yet)])
@@ -174,10 +170,8 @@ def test_nothing_but_failures_is_worth_nothing() -> None:
 
 
 def test_what_a_failed_trial_had_before_it_failed_does_not_count() -> None:
-    died = create_trial(
-        state=TrialState.FAIL, params=params(0.3, 50), distributions=KINDS, intermediate_values={1: 0.4, 2: 0.9}
-    )
-    unheard = create_trial(state=TrialState.PRUNED, params=params(0.4, 50), distributions=KINDS)
+    died = frozen_trial(0, params(0.3, 50), state=TrialState.FAIL, curve=(0.4, 0.9), kinds=KINDS)
+    unheard = frozen_trial(0, params(0.4, 50), state=TrialState.PRUNED, kinds=KINDS)
     told = _told([point(0.1, 50, 0.5), died, unheard, late(0.2, 50, 0.7)], 1.0)
     assert [t.values for t in told] == [[0.5], [0.5], [0.5], None]
 
@@ -222,16 +216,9 @@ def test_of_more_than_the_model_reads_it_is_told_of_good_and_of_poor_ones() -> N
     for n, trial in enumerate(known):
         trial.number = n
     stopped = [
-        create_trial(
-            state=TrialState.PRUNED,
-            params=params(n / 1000, 60),
-            distributions=KINDS,
-            intermediate_values={1: 0.9, 2: n / 100},
-        )
+        frozen_trial(900 + n, params(n / 1000, 60), state=TrialState.PRUNED, curve=(0.9, n / 100), kinds=KINDS)
         for n in range(100)
     ]
-    for n, trial in enumerate(stopped):
-        trial.number = 900 + n
     told = _told([*stopped, *known], 1.0)
     assert len(told) == len({t.number for t in told}) == MOST
     assert len(_told(known[: MOST + 1], 1.0)) == MOST
@@ -251,8 +238,7 @@ def test_a_proposal_is_a_configuration_that_the_search_has_not_had() -> None:
     for number in range(6):
         assert proposed(where, [], [{"x": "a"}], 1.0, 0, number)[0].params == {"x": "b"}
     assert {proposed(where, [], [], 1.0, 0, number)[0].params["x"] for number in range(9)} == {"a", "b"}
-    known = [create_trial(values=[v], params={"x": x}, distributions=where.distributions()) for x, v in
-             [("a", 0.1), ("a", 0.2)] * FEWEST]  # fmt: skip
+    known = [frozen_trial(0, {"x": "a"}, v, kinds=where.distributions()) for v in [0.1, 0.2] * FEWEST]
     assert proposed(where, known, [t.params for t in known], 1.0, 0, 20)[0].params == {"x": "b"}
     for width in (150, 400):  # one of so many is left
         count = Parameter("n", "integer", 1, "", low=1, high=width)
@@ -313,8 +299,7 @@ def test_trials_side_by_side_do_not_lie_in_one_heap() -> None:
     known = [proposed(where, [], [], 1.0, 1, number)[0] for number in range(12)]
     for number, trial in enumerate(known):
         value = 80 - 60 * sum((x - 0.6) ** 2 for x in trial.params.values())
-        known[number] = create_trial(value=value, params=trial.params, distributions=trial.distributions)
-        known[number].number = number
+        known[number] = frozen_trial(number, trial.params, value, kinds=trial.distributions)
 
     def row(*, told: bool) -> float:
         begun: list[Any] = []

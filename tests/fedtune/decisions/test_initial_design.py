@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.distributions import FloatDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from analysis.estimate import configuration, estimate, sentences, standing
 from analysis.runs.race import first_of, is_repeated
@@ -22,6 +21,7 @@ from fedtune.record.experiment import search_seeds
 from search_spaces import run_folder
 from tests.fedtune.conftest import experiment, space
 from tests.fedtune.decisions.test_race_proposals import content, raced
+from tests.trials import frozen_trial
 
 #: Of a search of one seed with 16 trials six are the design; with a confirmation the last three are further seeds.
 SEARCH: dict[str, Any] = {
@@ -95,16 +95,9 @@ def test_a_confirmation_goes_on_with_a_seed_that_the_configuration_has_not_had(t
 
 def trial(number: int, value: float | None, state: TrialState = TrialState.PRUNED, **attributes: Any) -> FrozenTrial:
     """A trial of the design after two rounds; None: nothing was measured."""
-    found = create_trial(
-        state=state,
-        value=value if state == TrialState.COMPLETE else None,
-        params={"alpha": float(attributes.get("of", number))},
-        distributions={"alpha": FloatDistribution(0.0, 99.0)},
-        intermediate_values={} if value is None else {1: 0.0, 2: value},
-        user_attrs=attributes,
-    )
-    found.number = number
-    return found
+    params, curve = {"alpha": float(attributes.get("of", number))}, () if value is None else (0.0, value)
+    last = value if state == TrialState.COMPLETE else None
+    return frozen_trial(number, params, last, state, curve=curve, **attributes)
 
 
 def going_on(begun: Sequence[FrozenTrial], known: Sequence[FrozenTrial], made: Any) -> int | None:

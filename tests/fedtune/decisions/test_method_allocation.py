@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from optuna.distributions import FloatDistribution
-from optuna.trial import TrialState, create_trial
 
 from fedtune.decisions.early_stopping import Halving, LearningCurve
 from fedtune.decisions.method_allocation import Seen, levels, merged, order, reaches, rule
 from fedtune.decisions.shared_budget import Allocation
+from tests.trials import frozen_trial
 
 NAMES = ("cheap", "dear", "third")
 
@@ -27,14 +26,7 @@ def test_what_a_whole_trial_takes_of_the_budget_is_its_rounds_by_their_price() -
 
 
 def seen(method: int, number: int, value: float, x: float, rounds: int = 10) -> Seen:
-    trial = create_trial(
-        state=TrialState.COMPLETE,
-        values=[value],
-        params={"x": x},
-        distributions={"x": FloatDistribution(0, 1)},
-        intermediate_values={10: value},
-        user_attrs={"rounds": rounds},
-    )
+    trial = frozen_trial(number, {"x": x}, value, curve={10: value}, rounds=rounds)
     return merged(NAMES, method, number, trial)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from optuna.trial import TrialState, create_trial
 from scipy.optimize import minimize
 
 from fedtune.decisions import prices
@@ -18,6 +17,7 @@ from fedtune.decisions.history import History
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Value
 from search_spaces.space import Space
+from tests.trials import frozen_trial
 from trainables import registry
 
 STEPS, BATCH = (5, 100), (4, 128)
@@ -32,18 +32,8 @@ def space(cost: float | None = None) -> Space:
 
 
 def ended(number: int, params: Mapping[str, Value], seconds: float, rounds: int = 10, **known: Any) -> Any:
-    from optuna.trial import TrialState, create_trial
-
-    kinds = space().distributions()
-    trial = create_trial(
-        state=TrialState.COMPLETE,
-        value=0.5,
-        params=dict(params),
-        distributions={name: kinds[name] for name in params},
-        user_attrs={"rounds": rounds, "seconds": seconds, **known},
-    )
-    trial.number = number
-    return trial
+    given = {"rounds": rounds, "seconds": seconds, **known}
+    return frozen_trial(number, params, 0.5, kinds=space().distributions(), **given)
 
 
 def drawn(count: int) -> list[dict[str, Value]]:
@@ -136,9 +126,7 @@ def test_what_is_left_is_foretold_by_configuration(races: bool) -> None:
     cheap, dear = ({"local_steps": steps, "batch_size": 8, "lr": 0.1} for steps in (10, 100))
     trials = [ended(0, cheap, 900.0), ended(1, cheap, 10.0), ended(2, dear, 50.0, rounds=5)]
     for number, params in ((3, dear), (4, cheap)):
-        kinds = space().distributions()
-        trials.append(create_trial(state=TrialState.RUNNING, params=params, distributions=kinds))
-        trials[-1].number = number
+        trials.append(frozen_trial(number, params, kinds=space().distributions()))
     asked = SimpleNamespace(taken=1, races=races, rounds=10)
     part = SimpleNamespace(experiment=asked, space=space())
     order = [(0, number) for number in range(5)]

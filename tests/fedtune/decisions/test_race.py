@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from optuna.distributions import FloatDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 from scipy import integrate, stats
 
 from analysis.estimate import standing
@@ -26,8 +26,8 @@ from fedtune.decisions.race import (
     of_a_new_one,
     repeated,
 )
-from search_spaces import run_folder
 from tests.fedtune.conftest import experiment
+from tests.trials import frozen_trial
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.0, 1.0), (-0.3, 0.2), (0.4, 0.1), (-5.0, 0.5)])
@@ -54,15 +54,10 @@ def test_how_far_one_more_value_moves_a_mean(under_way: int) -> None:
 
 def trial(number: int, x: float, value: float | None = None, seed: int = 0, of: int | None = None) -> FrozenTrial:
     """A federation: completed with `value`, or failed."""
-    found = create_trial(
-        state=TrialState.FAIL if value is None else TrialState.COMPLETE,
-        value=value,
-        params={"x": x},
-        distributions={"x": FloatDistribution(0, 10)},
-        user_attrs={"seed": seed, "rounds": 5} | ({} if of is None else {run_folder.OF: of}),
+    state = TrialState.FAIL if value is None else None
+    return frozen_trial(
+        number, {"x": x}, value, state, kinds={"x": FloatDistribution(0, 10)}, seed=seed, rounds=5, of=of
     )
-    found.number = number
-    return found
 
 
 def decided(*known: FrozenTrial, running: tuple[FrozenTrial, ...] = (), sign: float = 1.0, **more: bool) -> int | None:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.distributions import FloatDistribution
-from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import FrozenTrial
 
 from analysis.estimate import configuration
 from fedtune.decisions import next_trial, proposals
@@ -23,6 +22,7 @@ from fedtune.record.journal import StudyFile
 from search_spaces import run_folder
 from tests.fedtune.conftest import space, start
 from tests.fedtune.queues import begun, drive, ending_of, opened, take
+from tests.trials import frozen_trial
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 
@@ -109,11 +109,7 @@ def test_the_budget_is_spent_and_not_exceeded(tmp_path: Path) -> None:
 
 def still_running(trial: FrozenTrial) -> FrozenTrial:
     """The same trial, still running."""
-    from optuna.trial import TrialState, create_trial
-
-    found = create_trial(state=TrialState.RUNNING, params=trial.params, distributions=trial.distributions)
-    found.number = trial.number
-    return found
+    return frozen_trial(trial.number, trial.params, kinds=trial.distributions)
 
 
 def test_every_configuration_has_its_seeds_in_order_and_each_once(tmp_path: Path) -> None:
@@ -277,15 +273,9 @@ def test_a_configuration_keeps_what_a_sampler_noted_and_further_seeds_hide_nobod
     queue = begun(tmp_path / "run", budget=90, seeds=search_seeds(0, 6))
 
     def ended(number: int, alpha: float, reached: float, of: int | None = None) -> FrozenTrial:
-        found = create_trial(
-            value=reached,
-            params={"alpha": alpha, "lambda": 0.5},
-            distributions=dict.fromkeys(("alpha", "lambda"), FloatDistribution(0, 2)),
-            system_attrs={"sampler:generation": number},
-            user_attrs={} if of is None else {"of": of},
+        return frozen_trial(
+            number, {"alpha": alpha, "lambda": 0.5}, reached, system={"sampler:generation": number}, of=of
         )
-        found.number = number
-        return found
 
     shown = next_trial.shown(queue.parts[0], [ended(0, 1.0, 0.5), ended(1, 1.0, 0.9, of=0), ended(2, 2.0, 0.1)])
     assert [(t.params["alpha"], t.values, t.system_attrs) for t in shown] == [

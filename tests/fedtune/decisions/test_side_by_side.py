@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from optuna.distributions import BaseDistribution, FloatDistribution
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, create_trial
 
 from fedtune.decisions import next_trial
 from fedtune.decisions.history import Part
@@ -24,6 +24,7 @@ from search_spaces.parameter import Parameter
 from search_spaces.space import Space
 from tests.fedtune.conftest import experiment, space, start
 from tests.fedtune.queues import begun, opened, take
+from tests.trials import frozen_trial
 from trainables.worker.job import Ending
 
 KINDS: dict[str, BaseDistribution] = dict.fromkeys(("alpha", "lambda"), FloatDistribution(0, 2))
@@ -31,15 +32,7 @@ KINDS: dict[str, BaseDistribution] = dict.fromkeys(("alpha", "lambda"), FloatDis
 
 def of_alpha(number: int, alpha: float, *, value: float | None = None, of: int | None = None) -> FrozenTrial:
     """A trial that runs, or has ended with this value."""
-    found = create_trial(
-        state=TrialState.RUNNING if value is None else TrialState.COMPLETE,
-        value=value,
-        params={"alpha": alpha, "lambda": 0.5},
-        distributions=KINDS,
-        user_attrs={} if of is None else {"of": of},
-    )
-    found.number = number
-    return found
+    return frozen_trial(number, {"alpha": alpha, "lambda": 0.5}, value, of=of)
 
 
 def asked_with(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[float], list[float]]]:
