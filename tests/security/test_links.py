@@ -20,8 +20,7 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
 from tests.fedtune.fake import Fake
 from tests.fedtune.queues import begun, take
-from tests.trainables.test_tune import job, run
-from trainables.tune import Trial
+from tests.trainables.jobs import fake_job, run
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 
@@ -143,7 +142,7 @@ def test_a_trial_follows_no_link(tmp_path: Path, elsewhere: Path, name: str) -> 
     place.parent.mkdir(exist_ok=True)
     place.symlink_to(elsewhere / "file" if name else elsewhere)
     before = tree(elsewhere)
-    ending, _ = run(Trial({"job": job(tmp_path / "t")}))
+    ending = run(fake_job(tmp_path / "t"))
     assert tree(elsewhere) == before
     if name != "checkpoint":  # which is replaced as a whole: the stand-in for the engine reads whatever it is given
         assert ending.stop_reason == "interrupted" and "symbolic link" in str(ending.error)
@@ -178,7 +177,7 @@ def test_only_what_fedtune_was_writing_is_cleared_away(tmp_path: Path) -> None:
     alike = {".mine", ".checkpoint.mine", ".checkpoint.0123.tmp", f".mine.{hexed}"}
     for name in alike:
         (tmp_path / "t" / name).write_text("x")
-    run(Trial({"job": job(tmp_path / "t")}))
+    run(fake_job(tmp_path / "t"))
     assert {path.name for path in (tmp_path / "t").glob(".*")} == alike
 
 
@@ -220,7 +219,7 @@ def test_the_umask_decides_the_mode_of_every_file(tmp_path: Path, mask: int, mod
     try:
         start(tmp_path / "run")
         with run_directory.lock(tmp_path / "run"):
-            run(Trial({"job": job(run_directory.trial_folder(tmp_path / "run", 0))}))
+            run(fake_job(run_directory.trial_folder(tmp_path / "run", 0)))
         card = Card("lenet5", (1, 8, 8), 2, (0.0,), (1.0,))
         save_model(tmp_path / "run" / "trials" / "0000" / "model-0.safetensors", {"a": torch.zeros(2)}, card)
     finally:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedtune.decisions.early_stopping import Never
 from tests.contracts.test_methods import values_for
+from tests.trainables.jobs import job_of
 from trainables.simulation import executors
 from trainables.tune import Trial
 from trainables.worker.job import Job
@@ -30,13 +31,12 @@ class After:
 
 def job(folder: Path, toy: Path, number: int, rule: Any = None, **more: Any) -> Job:
     values = values_for("fedavg", toy, executor="vmap", partition="iid", rounds=3, lr=0.02 * (1 + number), **more)
-    seeds, metrics = (3,), ("val_global_accuracy",)
-    return Job(number, str(folder / str(number)), "fedavg", values, seeds, metrics, (1,), rule or Never())
+    return job_of(folder / str(number), "fedavg", values, (3,), rule=rule, number=number)
 
 
 def bundle(jobs: list[Job]) -> Job:
     first, *others = jobs
-    return Job(**{**vars(first), "beside": tuple(others)})
+    return dataclasses.replace(first, beside=tuple(others))
 
 
 def of_each(result: dict[str, Any]) -> dict[int, dict[str, Any]]:

@@ -12,15 +12,14 @@ import torch
 from safetensors import safe_open
 
 import fedtune
-from fedtune.decisions.early_stopping import Never
 from search_spaces.errors import UserError
 from search_spaces.run_folder import CONFUSION
 from tests.contracts.test_methods import CPU, same, values_for
+from tests.trainables.jobs import complete, cut_off, job_of
 from trainables import registry
 from trainables.simulation import evaluation
 from trainables.simulation.replicates import Replicates
 from trainables.simulation.rounds import Simulation
-from trainables.tune import Trial
 from trainables.worker import trial_folder
 from trainables.worker.job import Job
 from trainables.zoo import load_client_model, save_clients
@@ -131,18 +130,7 @@ def test_nothing_is_kept_unless_asked(toy: Path) -> None:
 
 def job(folder: Path, toy: Path, name: str, **more: Any) -> Job:
     values = values_for(name, toy, active_clients=2, rounds=4, **more)
-    return Job(0, str(folder), name, values, (0, 1), ("val_local_accuracy",), (1,), Never(), keep_models=True)
-
-
-def run(made: Job, steps: int | None = None) -> None:
-    trial = Trial({"job": made})
-    while steps is None or steps > 0:
-        steps = None if steps is None else steps - 1
-        result = trial.step()
-        if result["done"]:
-            assert result["ending"].stop_reason == "completed", result["ending"].error
-            break
-    trial.cleanup()
+    return job_of(folder, name, values, (0, 1), "val_local_accuracy", keep_models=True)
 
 
 @pytest.mark.parametrize("name", ["local", "ditto", "fedbabu"])
@@ -150,9 +138,9 @@ def test_a_trial_saves_them_and_a_resumed_one_the_same(
     name: str, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)  # a checkpoint after every round
-    run(job(tmp_path / "whole", toy, name))
-    run(job(tmp_path / "cut", toy, name), steps=2)
-    run(job(tmp_path / "cut", toy, name))
+    complete(job(tmp_path / "whole", toy, name))
+    cut_off(job(tmp_path / "cut", toy, name), 2)
+    complete(job(tmp_path / "cut", toy, name))
     confusions = [tmp_path / where / CONFUSION for where in ("whole", "cut")]
     assert [path.exists() for path in confusions] == [name != "local"] * 2
     if name != "local":

@@ -20,6 +20,7 @@ from fedtune.decisions.early_stopping import Halving, Later, Never
 from search_spaces import files
 from tests.fedtune.fake import Fake
 from tests.toy import write_toy
+from tests.trainables.jobs import cut_off, fake_job, job_of, run, steps, untimed_rows
 from trainables.simulated_trial import SimulatedTrial
 from trainables.tune import Trial
 from trainables.worker import environment, trial_folder
@@ -28,23 +29,14 @@ from trainables.worker.job import Ending, Job
 from trainables.worker.rounds_jsonl import read_rows
 
 
-def job(folder: Path, rule: Any = None, seeds: tuple[int, ...] = (0, 1), **values: Any) -> Job:
-    given = {"rounds": 4, "alpha": 0.3, "lambda": 0.7, **values}
-    return Job(0, str(folder), "fedavg", given, seeds, ("val_global_accuracy",), (1,), rule or Never(), simulate=Fake)
-
-
-def run(trial: Trial | SimulatedTrial, limit: int = 100) -> tuple[Ending, list[Any]]:
-    values = []
-    for _ in range(limit):
-        result = trial.step()
-        values.append(result["values"])
-        if result["done"]:
-            return result["ending"], values
-    raise AssertionError("the trial did not end")
+def ending_and_values(trial: Trial | Job) -> tuple[Ending, list[Any]]:
+    """How a trial ends, and its value after each round."""
+    results = steps(trial)
+    return results[-1]["ending"], [result["values"] for result in results]
 
 
 def test_a_whole_trial(tmp_path: Path) -> None:
-    ending, values = run(Trial({"job": job(tmp_path / "t")}))
+    ending, values = ending_and_values(fake_job(tmp_path / "t"))
     assert (ending.stop_reason, ending.round, ending.error) == ("completed", 4, None)
     assert sorted(ending.curve) == [1, 2, 3, 4] and values == list(ending.curve.values())
     rows = read_rows(tmp_path / "t" / "rounds.jsonl")
@@ -67,19 +59,19 @@ def test_a_whole_trial(tmp_path: Path) -> None:
     ],
 )
 def test_trouble_is_an_outcome(tmp_path: Path, trouble: str, reason: str, round_: int, words: str) -> None:
-    trial = Trial({"job": job(tmp_path / "t", trouble=trouble)})
-    ending, _ = run(trial)
+    trial = Trial({"job": fake_job(tmp_path / "t", trouble=trouble)})
+    ending = run(trial)
     assert (ending.stop_reason, ending.round) == (reason, round_)
     assert words in str(ending.error) and "\n" not in str(ending.error)
     if trouble == "raise":
         assert "second line" in (tmp_path / "t" / "log.txt").read_text()
     # The process is good for another trial.
-    assert trial.reset_config({"job": job(tmp_path / "next")})
-    assert run(trial)[0].stop_reason == "completed"
+    assert trial.reset_config({"job": fake_job(tmp_path / "next")})
+    assert run(trial).stop_reason == "completed"
 
 
 def test_not_finite_is_null(tmp_path: Path) -> None:
-    run(Trial({"job": job(tmp_path / "t", trouble="nan")}))
+    run(fake_job(tmp_path / "t", trouble="nan"))
     assert [row["train_loss"] for row in read_rows(tmp_path / "t" / "rounds.jsonl") if row["round"] == 2] == [
         None,
         None,
@@ -88,7 +80,7 @@ def test_not_finite_is_null(tmp_path: Path) -> None:
 
 
 def test_the_rule_is_asked_after_each_round(tmp_path: Path) -> None:
-    ending, _ = run(Trial({"job": job(tmp_path / "t", rule=Halving.of(3, {3: [(9.0,), (9.0,)]}))}))
+    ending = run(fake_job(tmp_path / "t", rule=Halving.of(3, {3: [(9.0,), (9.0,)]})))
     assert (ending.stop_reason, ending.round) == ("scheduler", 3)
 
 
@@ -100,32 +92,28 @@ def test_smaller_is_better_for_a_loss(tmp_path: Path) -> None:
             asked.append(dict(curve))
             return False
 
-    made = job(tmp_path / "t", rule=Ask())
-    ending, _ = run(Trial({"job": Job(**{**made.__dict__, "metrics": ("train_loss",), "signs": (-1,)})}))
+    made = fake_job(tmp_path / "t", rule=Ask())
+    ending = run(dataclasses.replace(made, metrics=("train_loss",), signs=(-1,)))
     assert asked[0][1][0] == -ending.curve[1][0] < 0
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_going_on_gives_the_same_rows(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)  # a checkpoint every round
-    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
-    trial = Trial({"job": job(tmp_path / "cut")})
-    for _ in range(cut):
-        trial.step()
-    trial.cleanup()
+    whole = run(fake_job(tmp_path / "whole"))
+    cut_off(fake_job(tmp_path / "cut"), cut)
     # What a kill between rows and checkpoint leaves: a round too many, and a torn line.
     with (tmp_path / "cut" / "rounds.jsonl").open("a") as file:
         file.write(json.dumps({"round": cut + 1, "seed": 0, "val_global_accuracy": 99.0}) + "\n" + '{"round": 9')
-    again, _ = run(Trial({"job": job(tmp_path / "cut")}))
+    again = run(fake_job(tmp_path / "cut"))
     assert again.curve == whole.curve
     assert (tmp_path / "cut" / "rounds.jsonl").read_text() == (tmp_path / "whole" / "rounds.jsonl").read_text()
 
 
 def test_a_trial_that_had_ended_ends_at_once(tmp_path: Path) -> None:
     rule = Halving.of(3, {3: [(9.0,), (9.0,)]})
-    first, _ = run(Trial({"job": job(tmp_path / "t", rule=rule)}))
-    trial = Trial({"job": job(tmp_path / "t", rule=rule)})
-    again, values = run(trial)
+    first = run(fake_job(tmp_path / "t", rule=rule))
+    again, values = ending_and_values(fake_job(tmp_path / "t", rule=rule))
     assert (again.stop_reason, again.round, again.curve, len(values)) == (first.stop_reason, 3, first.curve, 1)
 
 
@@ -144,51 +132,47 @@ def test_the_test_set_is_measured_where_the_trial_may_end(
             "eval_test": "end",
             "local_steps": 1,
         }
-        return dataclasses.replace(job(tmp_path / name, rule, (0,)), values=given, simulate=None)
+        return job_of(tmp_path / name, "fedavg", given, rule=rule)
 
     def measured(name: str) -> list[dict[str, Any]]:
-        rows = read_rows(tmp_path / name / "rounds.jsonl")
-        return [{key: value for key, value in row.items() if not key.startswith("seconds")} for row in rows]
+        return untimed_rows(tmp_path / name)
 
     def on_test(name: str) -> list[int]:
         return [row["round"] for row in measured(name) if {"global_accuracy", "local_accuracies"} & set(row)]
 
     stopping, going_on = Halving.of(3, {2: [(9.0,), (9.0,)]}), Halving.of(3, {2: [(-9.0,)]})
-    assert run(Trial({"job": federation("stopped", 4, stopping)}))[0].stop_reason == "scheduler"
+    assert run(federation("stopped", 4, stopping)).stop_reason == "scheduler"
     assert on_test("stopped") == [2]
-    trial = Trial({"job": federation("killed", 4, going_on)})
-    for _ in range(3):
-        trial.step()
-    trial.cleanup()
+    cut_off(federation("killed", 4, going_on), 3)
     for name, rounds in (("killed", 4), ("whole", 4), ("short", 3), ("longer", 4)):
-        run(Trial({"job": federation(name, rounds, Never() if name in ("short", "longer") else going_on)}))
+        run(federation(name, rounds, Never() if name in ("short", "longer") else going_on))
     assert on_test("whole") == [2, 4] and measured("killed") == measured("whole")
     assert on_test("short") == [3] and on_test("longer") == [4]
-    run(Trial({"job": federation("short", 4, Later(3, Never()))}))
+    run(federation("short", 4, Later(3, Never())))
     assert measured("short") == measured("longer")
 
 
 def test_rounds_without_evaluation_report_nothing(tmp_path: Path) -> None:
-    ending, values = run(Trial({"job": job(tmp_path / "t", eval_every=3)}))
+    ending, values = ending_and_values(fake_job(tmp_path / "t", eval_every=3))
     assert [value is None for value in values] == [True, True, False, False]
     assert sorted(ending.curve) == [3, 4] and ending.stop_reason == "completed"
 
 
 def test_an_unwritable_folder_interrupts_and_is_not_scored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ending, _ = run(Trial({"job": job(tmp_path / "file" / "t")}))
+    ending = run(fake_job(tmp_path / "file" / "t"))
     assert ending.stop_reason == "interrupted"
 
 
 def test_a_disk_that_fills_up_interrupts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = Trial({"job": job(tmp_path / "t")})
+    trial = Trial({"job": fake_job(tmp_path / "t")})
 
     def full(self: Fake, path: Path, *, merged: bool = False) -> None:
         raise RuntimeError("PytorchStreamWriter failed writing file")  # torch's way of saying it
 
     monkeypatch.setattr(Fake, "save", full)
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
-    ending, _ = run(trial)
+    ending = run(trial)
     assert ending.stop_reason == "interrupted" and "checkpoint" in str(ending.error)
 
 
@@ -204,7 +188,7 @@ def test_fast_rounds_are_not_all_checkpointed(tmp_path: Path, monkeypatch: pytes
         true(self, path)
 
     monkeypatch.setattr(Fake, "save", slow)
-    run(Trial({"job": job(tmp_path / "t", rounds=40, sleep=0.001)}))
+    run(fake_job(tmp_path / "t", rounds=40, sleep=0.001))
     assert saves[0] == 1 and saves[-1] == 40 and len(saves) <= 4
 
 
@@ -218,7 +202,7 @@ def test_prints_go_to_the_trials_log(
         return true(self)
 
     monkeypatch.setattr(Fake, "step", loud)
-    run(Trial({"job": job(tmp_path / "t")}))
+    run(fake_job(tmp_path / "t"))
     assert (tmp_path / "t" / "log.txt").read_text().count("a word") == 4
     assert "a word" not in capsys.readouterr().out
 
@@ -239,7 +223,7 @@ def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
-    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
+    whole = run(fake_job(tmp_path / "whole"))
     true = Fake.step
 
     def hungry(self: Fake) -> list[dict[str, Any]]:
@@ -248,13 +232,13 @@ def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
         return true(self)
 
     monkeypatch.setattr(Fake, "step", hungry)
-    first = SimulatedTrial(job(tmp_path / "t"), False, lambda *asked: None, "this machine")
-    ending, _ = run(first)
+    first = SimulatedTrial(fake_job(tmp_path / "t"), False, lambda *asked: None, "this machine")
+    ending = run(first)
     assert (ending.stop_reason, ending.out_of_memory, ending.round) == ("interrupted", True, 2)
     assert (ending.node, whole.node) == ("this machine", "")
     monkeypatch.setattr(Fake, "step", true)
     # The first process is still there, but has let go of the folder.
-    again, values = run(Trial({"job": job(tmp_path / "t")}))
+    again, values = ending_and_values(fake_job(tmp_path / "t"))
     assert (again.stop_reason, again.out_of_memory, len(values)) == (
         "completed",
         False,
@@ -264,15 +248,10 @@ def test_memory_that_does_not_suffice_interrupts_and_is_not_scored(
 
 def test_seconds_are_those_of_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
-    trial = Trial({"job": job(tmp_path / "t")})
-    for _ in range(3):
-        trial.step()
-    trial.cleanup()
+    cut_off(fake_job(tmp_path / "t"), 3)
     rows = read_rows(tmp_path / "t" / "rounds.jsonl")
     (tmp_path / "t" / "rounds.jsonl").write_text("".join(json.dumps({**row, "seconds": 100.0}) + "\n" for row in rows))
-    assert (
-        600.0 <= run(Trial({"job": job(tmp_path / "t")}))[0].seconds < 660.0
-    )  # three rounds of two seeds, and one of now
+    assert 600.0 <= run(fake_job(tmp_path / "t")).seconds < 660.0  # three rounds of two seeds, and one of now
 
 
 def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +259,7 @@ def test_rows_and_checkpoint_are_on_the_disk_before_the_swap(tmp_path: Path, mon
     true_sync, true_replace = files.sync, os.replace
     monkeypatch.setattr(files, "sync", lambda path: (events.append(f"sync {path.name}"), true_sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append(f"swap {Path(b).name}"), true_replace(a, b)))
-    run(Trial({"job": job(tmp_path / "t", rounds=1)}))
+    run(fake_job(tmp_path / "t", rounds=1))
     synced, saved, swapped = events[-3:]
     assert (synced, swapped) == ("sync rounds.jsonl", "swap checkpoint")
     assert re.fullmatch(r"sync \.checkpoint\.[0-9a-f]{16}\.tmp", saved)
@@ -298,7 +277,7 @@ def test_a_trial_has_the_threads_it_was_given(tmp_path: Path, monkeypatch: pytes
     before = torch.get_num_threads()
     try:
         for threads in (2, 1):
-            run(Trial({"job": dataclasses.replace(job(tmp_path / f"t{threads}"), threads=threads)}))
+            run(dataclasses.replace(fake_job(tmp_path / f"t{threads}"), threads=threads))
     finally:
         torch.set_num_threads(before)
     assert seen == [2] * 4 + [1] * 4
@@ -312,27 +291,26 @@ def test_data_that_are_gone_or_changed_interrupt_and_are_not_scored(
     values = {"dataset": str(data), "rounds": 2, "clients": 3, "local_steps": 1, "model": "lenet5", "partition": "iid"}
 
     def made(folder: str, environment: Environment) -> Job:
-        given = (0, str(tmp_path / folder), "fedavg", values, (0,), ("val_global_accuracy",), (1,), Never())
-        return Job(*given, environment=environment)
+        return job_of(tmp_path / folder, "fedavg", values, environment=environment)
 
-    assert run(Trial({"job": made("first", Environment())}))[0].stop_reason == "completed"
+    assert run(made("first", Environment())).stop_reason == "completed"
     content = json.loads((tmp_path / "first" / "partition.json").read_text())["dataset"]
-    assert run(Trial({"job": made("same", Environment(content))}))[0].stop_reason == "completed"
-    ending, _ = run(Trial({"job": made("other", Environment("another"))}))
+    assert run(made("same", Environment(content))).stop_reason == "completed"
+    ending = run(made("other", Environment("another")))
     assert (ending.stop_reason, ending.round) == ("interrupted", 0)
     assert "must be as it was when the run began (hash another)" in str(ending.error)
     assert not (tmp_path / "other" / "rounds.jsonl").exists()
     data.unlink()
-    ending, _ = run(Trial({"job": made("same", Environment(content))}))
+    ending = run(made("same", Environment(content)))
     assert ending.stop_reason == "interrupted" and "must be there, a folder of images" in str(ending.error)
 
 
 def test_a_machine_with_other_libraries_interrupts_and_is_not_scored(tmp_path: Path) -> None:
     here = {name: importlib.metadata.version(name) for name in COMPUTE}
-    same = dataclasses.replace(job(tmp_path / "same"), environment=Environment(versions=here))
-    assert run(Trial({"job": same}))[0].stop_reason == "completed"
-    other = dataclasses.replace(job(tmp_path / "t"), environment=Environment(versions={**here, "numpy": "1.0"}))
-    ending, _ = run(Trial({"job": other}))
+    same = dataclasses.replace(fake_job(tmp_path / "same"), environment=Environment(versions=here))
+    assert run(same).stop_reason == "completed"
+    other = dataclasses.replace(fake_job(tmp_path / "t"), environment=Environment(versions={**here, "numpy": "1.0"}))
+    ending = run(other)
     assert ending.stop_reason == "interrupted" and "the search runs with numpy 1.0" in str(ending.error)
     assert not (tmp_path / "t").exists()
 
@@ -346,8 +324,8 @@ def test_a_machine_without_the_run_directory_interrupts_and_writes_nothing(
     seen.write_text("random")
 
     def ending(token: Token) -> Ending:
-        asked = dataclasses.replace(job(seen.parent / "t"), environment=Environment(token=token))
-        return run(Trial({"job": asked}))[0]
+        asked = dataclasses.replace(fake_job(seen.parent / "t"), environment=Environment(token=token))
+        return run(asked)
 
     for token in (Token(str(other), "random"), Token(str(seen), "of another directory")):
         found = ending(token)

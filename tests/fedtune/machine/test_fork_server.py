@@ -19,14 +19,13 @@ from typing import Any
 
 import pytest
 
-from fedtune.decisions.early_stopping import Never
 from fedtune.machine import fork_request, fork_server, private_ray
 from search_spaces.errors import UserError
 from tests.fedtune.fake import Fake
+from tests.trainables.jobs import job_of, untimed_rows
 from trainables.tune import Trial
 from trainables.worker.environment import Environment
 from trainables.worker.job import Job
-from trainables.worker.rounds_jsonl import read_rows
 
 #: Simulates the job in the file that it is given.
 SIMULATES = """
@@ -91,19 +90,8 @@ def start(program: Path, arguments: list[str], **more: Any) -> subprocess.Popen[
 
 
 def job(folder: Path, *, simulate: Any = None, forks: bool = False, **values: Any) -> Job:
-    return Job(
-        0,
-        str(folder),
-        "fedavg",
-        values,
-        (0, 1),
-        ("val_global_accuracy",),
-        (1,),
-        Never(),
-        threads=values.pop("threads", 1),
-        environment=Environment(forks=forks),
-        simulate=simulate,
-    )
+    more = {"threads": values.pop("threads", 1), "environment": Environment(forks=forks), "simulate": simulate}
+    return job_of(folder, "fedavg", values, (0, 1), **more)
 
 
 def soon(true: Callable[[], bool]) -> bool:
@@ -141,8 +129,7 @@ def test_a_fork_gives_the_bits_that_a_process_of_its_own_gives(
         process = start(Path(program), [str(tmp_path / "default_worker.py"), str(asked)])
         out, err = process.communicate(timeout=120)  # ends where everyone has ended that prints there
         assert out == "completed 2\n", err
-        rows = read_rows(folder / "rounds.jsonl")
-        found.append([{key: value for key, value in row.items() if not key.startswith("seconds")} for row in rows])
+        found.append(untimed_rows(folder))
     assert len(found[0]) == 4 and found[0] == found[1]
 
 

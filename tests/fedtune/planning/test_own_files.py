@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from analysis.runs import load_run
-from fedtune.decisions.early_stopping import Never
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import Plan, plan
 from fedtune.planning.resumption import check_unchanged, complete
@@ -22,6 +21,7 @@ from fedtune.record.experiment import Experiment
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.toy import write_toy
+from tests.trainables import jobs
 from trainables import own_code, registry
 from trainables.data import cache
 from trainables.simulation.replicates import Replicates
@@ -83,18 +83,8 @@ def checked(folder: Path, **options: bool) -> list[str]:
 
 
 def job_of(made: Plan, folder: Path) -> Job:
-    values = dict(made.middle)
-    return Job(
-        0,
-        str(folder),
-        made.experiment.method,
-        values,
-        (0,),
-        ("val_global_accuracy",),
-        (1,),
-        rule=Never(),
-        code=registry.own_codes(made.experiment.method, values),
-    )
+    method, values = made.experiment.method, dict(made.middle)
+    return jobs.job_of(folder, method, values, code=registry.own_codes(method, values))
 
 
 def test_both_are_recorded_with_their_hash_and_found_again(files: Path) -> None:
@@ -129,17 +119,11 @@ def test_a_model_that_was_changed_is_refused_or_accepted(files: Path) -> None:
 def test_a_trial_runs_the_text_that_it_was_sent(files: Path) -> None:
     made = planned(files)
     job = job_of(made, files / "one")
-    trial = Trial({"job": job})
-    while not trial.step()["done"]:
-        pass
+    jobs.complete(job)
     (files / "mynet.py").write_text("raise SystemError('this is run by no trial')\n")
     own_code.forget()
-    again = Trial({"job": dataclasses.replace(job, folder=str(files / "two"))})
-    while not (result := again.step())["done"]:
-        pass
-    assert result["ending"].stop_reason == "completed", result["ending"].error
-    rows = [read_rows(files / name / "rounds.jsonl")[0] for name in ("one", "two")]
-    one, two = ({key: value for key, value in row.items() if "seconds" not in key} for row in rows)
+    jobs.complete(dataclasses.replace(job, folder=str(files / "two")))
+    one, two = (jobs.untimed_rows(files / name)[0] for name in ("one", "two"))
     assert one == two
     other = [dataclasses.replace(code, text=code.text.replace("SCALE = 1.0", "SCALE = 0.0")) for code in job.code]
     third = Trial({"job": dataclasses.replace(job, folder=str(files / "three"), code=tuple(other))})
@@ -156,10 +140,7 @@ def test_a_trial_runs_its_own_file_and_none_of_that_name_elsewhere(files: Path) 
     job = job_of(made, files / "one")
     own_code.forget()  # the trial is another process, perhaps on another machine
     (files / "mymethod.py").unlink()
-    trial = Trial({"job": job})
-    while not (result := trial.step())["done"]:
-        pass
-    assert result["ending"].stop_reason == "completed", result["ending"].error
+    jobs.complete(job)
 
 
 def test_a_broken_file_elsewhere_hides_no_method(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,11 +238,9 @@ def test_a_later_error_is_told_with_its_line(files: Path) -> None:
     (files / "mymethod.py").write_text(METHOD + FAILING.format(round=2))
     made = planned(files)
     job = dataclasses.replace(job_of(made, files / "one"), values={**made.middle, "rounds": 2})
-    trial = Trial({"job": job})
-    while not (result := trial.step())["done"]:
-        pass
-    assert result["ending"].stop_reason == "error" and result["ending"].round == 1
-    assert result["ending"].error == "AttributeError: 'State' object has no attribute 'nothing' (mymethod.py, line 15)"
+    ending = jobs.run(job)
+    assert ending.stop_reason == "error" and ending.round == 1
+    assert ending.error == "AttributeError: 'State' object has no attribute 'nothing' (mymethod.py, line 15)"
 
 
 def test_an_object_is_known_by_its_file(files: Path) -> None:

@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from fedtune.decisions.early_stopping import Never
 from search_spaces import leftovers, run_folder
 from tests.contracts.test_methods import light, untimed, values_for
+from tests.trainables.jobs import complete, job_of, untimed_rows
 from trainables.simulated_trial import SimulatedTrial
 from trainables.simulation import checkpoint, client_files, rounds
 from trainables.simulation.client_files import ClientFiles, Key
 from trainables.simulation.replicates import Replicates
 from trainables.worker import trial_folder
-from trainables.worker.job import Job
-from trainables.worker.rounds_jsonl import Damaged, read_rows
+from trainables.worker.rounds_jsonl import Damaged
 from trainables.worker.trial_folder import TrialFolder
 
 CPU = torch.device("cpu")
@@ -169,11 +168,7 @@ def test_a_trial_that_may_go_on_leaves_one_file_and_goes_on_to_the_same_rounds(
 
     def ran(name: str, rounds: int) -> Path:
         values, folder = values_for("scaffold", toy, clients=8, active_clients=2, rounds=rounds), tmp_path / name
-        job = Job(0, str(folder), "scaffold", values, (3,), ("global_accuracy",), (1,), Never(), extendable=extendable)
-        trial = SimulatedTrial(job, False, lambda *asked: None)
-        while not (result := trial.step())["done"]:
-            pass
-        assert result["ending"].stop_reason == "completed"
+        complete(job_of(folder, "scaffold", values, (3,), "global_accuracy", extendable=extendable))
         return folder
 
     short, long = ran("short", 4), ran("long", 7)
@@ -183,7 +178,7 @@ def test_a_trial_that_may_go_on_leaves_one_file_and_goes_on_to_the_same_rounds(
         held = checkpoint.load(short / names(short)[0])
         assert held.keys() == {tuple(place[:3]) for place in found["clients"]} and len(held) > 2
     ran("short", 7)
-    rows = [[untimed(row) for row in read_rows(folder / "rounds.jsonl")] for folder in (short, long)]
+    rows = [untimed_rows(folder) for folder in (short, long)]
     assert rows[0] == rows[1] and len(rows[0]) == 7
     kept = [client_files.read(one, checkpoint.load(one / "checkpoint")["clients"]) for one in (short, long)]
     assert same(*kept)
@@ -445,7 +440,7 @@ def test_a_disk_that_is_full_in_the_midst_of_a_round_interrupts(
 
     monkeypatch.setattr(torch, "save", full)
     values = values_for("scaffold", toy, clients=6, active_clients=4, rounds=4)
-    job = Job(0, str(tmp_path / "t"), "scaffold", values, (3,), ("global_accuracy",), (1,), Never())
+    job = job_of(tmp_path / "t", "scaffold", values, (3,), "global_accuracy")
     result = SimulatedTrial(job, False, lambda *asked: None).step()
     assert result["done"] and len(written) == 2
     ending = result["ending"]

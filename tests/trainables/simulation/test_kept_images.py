@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -16,9 +15,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from fedtune.decisions.early_stopping import Never
 from search_spaces import kept_images as kept
 from tests.contracts.test_methods import same
+from tests.trainables.jobs import complete, job_of, untimed_rows
 from trainables import models, registry
 from trainables.building_blocks.split_model import body_of
 from trainables.data import load
@@ -31,7 +30,6 @@ from trainables.simulation.kept_images import principal, projected
 from trainables.simulation.rounds import Simulation
 from trainables.tune import Trial
 from trainables.worker import trial_folder
-from trainables.worker.job import Ending, Job
 
 SMALL = {"rounds": 2, "clients": 3, "local_steps": 2, "batch_size": 16, "model": "lenet5", "partition": "iid"}
 OF = {
@@ -61,22 +59,7 @@ OF = {
 
 def trial(folder: Path, toy: Path, method: str, images: bool, seeds: tuple[int, ...] = (0,)) -> Trial:
     values: dict[str, Any] = {"dataset": str(toy), **SMALL, **OF[method]}
-    job = Job(0, str(folder), method, values, seeds, ("val_global_accuracy",), (1,), Never(), keep_images=images)
-    return Trial({"job": job})
-
-
-def ended(trial: Trial) -> Ending:
-    while True:
-        result = trial.step()
-        if result["done"]:
-            ending: Ending = result["ending"]
-            assert ending.stop_reason == "completed", ending.error
-            return ending
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "rounds.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if not k.startswith("seconds")} for line in lines]
+    return Trial({"job": job_of(folder, method, values, seeds, keep_images=images)})
 
 
 def images(folder: Path) -> dict[str, bytes]:
@@ -85,9 +68,9 @@ def images(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("method", OF)
 def test_a_run_gives_the_same_bits_whether_it_keeps_images_or_not(tmp_path: Path, toy: Path, method: str) -> None:
-    ended(trial(tmp_path / "with", toy, method, True))
-    ended(trial(tmp_path / "without", toy, method, False))
-    assert rows(tmp_path / "with") == rows(tmp_path / "without")
+    complete(trial(tmp_path / "with", toy, method, True))
+    complete(trial(tmp_path / "without", toy, method, False))
+    assert untimed_rows(tmp_path / "with") == untimed_rows(tmp_path / "without")
     with_, without = (torch.load(tmp_path / one / "checkpoint", weights_only=True) for one in ("with", "without"))
     assert same(with_, without)
     kept = [client_files.read(tmp_path / one, with_["clients"]) for one in ("with", "without")]
@@ -104,13 +87,13 @@ def test_a_trial_that_goes_on_leaves_the_same_files(
 ) -> None:
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
     of = toy if dataset is None else Path(dataset)
-    ended(trial(tmp_path / "whole", of, method, True, (0, 1)))
+    complete(trial(tmp_path / "whole", of, method, True, (0, 1)))
     cut = trial(tmp_path / "cut", of, method, True, (0, 1))
     cut.step()
     cut.cleanup()
     (tmp_path / "cut" / "images-0-0002.npz").write_bytes(b"what a kill before the checkpoint leaves")
     (tmp_path / "cut" / "images-1-data.npz").unlink()
-    ended(trial(tmp_path / "cut", of, method, True, (0, 1)))
+    complete(trial(tmp_path / "cut", of, method, True, (0, 1)))
     with np.load(tmp_path / "cut" / "images-1-data.npz") as found:
         assert ("data" in found.files) == (dataset is not None)
     assert images(tmp_path / "cut") == images(tmp_path / "whole")
@@ -118,7 +101,7 @@ def test_a_trial_that_goes_on_leaves_the_same_files(
 
 
 def test_dfrd_shows_the_average_beside_the_generator(tmp_path: Path, toy: Path) -> None:
-    ended(trial(tmp_path / "t", toy, "dfrd", True))
+    complete(trial(tmp_path / "t", toy, "dfrd", True))
     with np.load(tmp_path / "t" / "images-0-0002.npz") as found:
         names = sorted(found.files)
         classes, channels, height, width = found["generator_mean"].shape

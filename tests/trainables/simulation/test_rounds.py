@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from search_spaces.errors import UserError
-from tests.contracts.test_methods import simulate, values_for
+from tests.contracts.test_methods import simulate, untimed, values_for
 from trainables import registry
 from trainables.data import partition as dealing
 from trainables.federation import FederationConfig
@@ -159,8 +159,7 @@ def test_a_global_model_is_measured_once_and_the_rows_are_the_same(
         return whole(*arguments)  # type: ignore[arg-type]
 
     def rows() -> list[dict[str, object]]:
-        _, found = simulate(method, toy, 4, rounds=4, clients=2, local_steps=1, **values)
-        return [{key: value for key, value in row.items() if "seconds" not in key} for row in found]
+        return simulate(method, toy, 4, rounds=4, clients=2, local_steps=1, **values)[1]
 
     whole = evaluation.global_metrics
     monkeypatch.setattr(evaluation, "global_metrics", counted)
@@ -422,8 +421,7 @@ def test_the_test_set_is_measured_at_the_end_only(method: str, values: dict[str,
     def told(after: int, **further: object) -> list[dict[str, object]]:
         simulation = Simulation(method, values_for(method, toy, rounds=3, **values, **further), 0, torch.device("cpu"))
         simulation.may_end = lambda t: t == after
-        found = [simulation.run_round() for _ in range(3)]
-        return [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in found]
+        return [untimed(simulation.run_round()) for _ in range(3)]
 
     def on_test(row: dict[str, object]) -> set[str]:
         return {key for key in row if f"val_{key}" in row} | {"client_accuracy", "local_accuracies"} & set(row)

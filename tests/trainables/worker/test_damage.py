@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainables.test_tune import job, run
+from tests.trainables.jobs import cut_off, fake_job, job_of, run
 from trainables.tune import Trial
 from trainables.worker import trial_folder
 from trainables.worker.job import Job
@@ -88,13 +88,6 @@ DAMAGES = {
 }
 
 
-def interrupted(made: Job, rounds: int) -> None:
-    trial = Trial({"job": made})
-    for _ in range(rounds):
-        trial.step()
-    trial.cleanup()
-
-
 @pytest.fixture(autouse=True)
 def checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: 0.0)
@@ -102,13 +95,13 @@ def checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_damaged_trial_starts_again_to_the_same_record(tmp_path: Path, damage: Damage) -> None:
-    whole, _ = run(Trial({"job": job(tmp_path / "whole")}))
-    interrupted(job(tmp_path / "cut"), 3)
+    whole = run(fake_job(tmp_path / "whole"))
+    cut_off(fake_job(tmp_path / "cut"), 3)
     damage(tmp_path / "cut")
-    trial = Trial({"job": job(tmp_path / "cut")})
+    trial = Trial({"job": fake_job(tmp_path / "cut")})
     first = trial.step()
     assert (first["round"], first["note"]) == (1, f"Trial 0 starts again from round 0, as {DAMAGES[damage]}.")
-    again, _ = run(trial)
+    again = run(trial)
     assert (again.stop_reason, again.curve) == (whole.stop_reason, whole.curve)
     for name in ("rounds.jsonl", "checkpoint", "partition.json"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -117,18 +110,18 @@ def test_a_damaged_trial_starts_again_to_the_same_record(tmp_path: Path, damage:
 
 @pytest.mark.parametrize("cut", [0, 1, 3])
 def test_a_whole_trial_goes_on_without_a_note(tmp_path: Path, cut: int) -> None:
-    interrupted(job(tmp_path / "t"), cut)
-    first = Trial({"job": job(tmp_path / "t")}).step()
+    cut_off(fake_job(tmp_path / "t"), cut)
+    first = Trial({"job": fake_job(tmp_path / "t")}).step()
     assert "note" not in first and first["round"] == cut + 1
 
 
 @pytest.mark.parametrize("torn", [True, False])
 def test_a_partition_that_cannot_be_read_is_written_again_and_told(tmp_path: Path, torn: bool) -> None:
-    interrupted(job(tmp_path / "t"), 2)
+    cut_off(fake_job(tmp_path / "t"), 2)
     path = tmp_path / "t" / "partition.json"
     before = path.read_bytes()
     path.write_bytes(before[:9]) if torn else path.unlink()
-    first = Trial({"job": job(tmp_path / "t")}).step()
+    first = Trial({"job": fake_job(tmp_path / "t")}).step()
     said = "its partition.json could not be read, and is written again"
     assert (first["round"], first["note"]) == (3, f"Trial 0 goes on; {said}.")
     assert path.read_bytes() == before and said in (tmp_path / "t" / "log.txt").read_text()
@@ -146,15 +139,15 @@ def test_a_damaged_checkpoint_of_the_real_engine(tmp_path: Path, toy: Path, dama
     values = {"dataset": str(toy), "rounds": 2, "clients": 3, "local_steps": 1, "model": "lenet5", "partition": "iid"}
 
     def made(name: str) -> Job:
-        return Job(0, str(tmp_path / name), "fedavg", values, (0,), ("global_accuracy",), (1,), job(tmp_path).rule)
+        return job_of(tmp_path / name, "fedavg", values, metric="global_accuracy")
 
-    whole, _ = run(Trial({"job": made("whole")}))
-    interrupted(made("cut"), 1)
+    whole = run(made("whole"))
+    cut_off(made("cut"), 1)
     damage(tmp_path / "cut")
     trial = Trial({"job": made("cut")})
     first = trial.step()
     assert (first["round"], first["note"]) == (1, "Trial 0 starts again from round 0, as its checkpoint is damaged.")
-    assert run(trial)[0].curve == whole.curve
+    assert run(trial).curve == whole.curve
 
 
 def test_first_rows_of_no_rounds_need_no_file(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import json
 import math
 import os
 import tempfile
@@ -19,15 +18,15 @@ import pytest
 from search_spaces import files
 from search_spaces.errors import EnvironmentFault
 from search_spaces.run_folder import OVER
-from tests.fedtune.fake import Fake
 from tests.toy import write_toy
+from tests.trainables.jobs import complete, fake_job, run, untimed_rows
 from trainables import data, tune
 from trainables.simulation import checkpoint
 from trainables.tune import Trial
 from trainables.worker import environment, home, trial_folder
 from trainables.worker.environment import Environment, Token
 from trainables.worker.home import Home, Sent, SentFolder
-from trainables.worker.job import Ending, Job
+from trainables.worker.job import Job
 from trainables.worker.trial_folder import TrialFolder
 
 #: As no machine sees this, every trial with it is sent home.
@@ -61,21 +60,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def job(folder: Path, **changes: Any) -> Job:
-    values = {"rounds": 4, "alpha": 0.3, "lambda": 0.7}
-    made = Job(0, str(folder), "fedavg", values, (0, 1), ("val_global_accuracy",), (1,), Never(), simulate=Fake)
-    return dataclasses.replace(made, **changes)
-
-
-class Never:
-    def stops(self, round_: int, curve: Any) -> bool:
-        return False
-
-
-def run(trial: Trial) -> Ending:
-    while not (result := trial.step())["done"]:
-        pass
-    ending: Ending = result["ending"]
-    return ending
+    return dataclasses.replace(fake_job(folder), **changes)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -87,17 +72,12 @@ def folder() -> SentFolder:
     return FOLDERS[-1]
 
 
-def untimed(folder: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.startswith("seconds")} for row in rows]
-
-
 @pytest.mark.parametrize("lost_after", [None, 1, 3])
 def test_home_holds_what_a_trial_there_would_have_left(
     run_folder: Path, tmp_path: Path, lost_after: int | None
 ) -> None:
     """Also where its machine is lost in between, and the next one begins with what is at home."""
-    whole = run(Trial({"job": job(tmp_path / "whole")}))
+    whole = run(job(tmp_path / "whole"))
     place = run_folder / "trials" / "0000"
     first = Trial({"job": job(place, environment=UNSEEN)})
     note = first.step()["note"]
@@ -115,7 +95,7 @@ def test_home_holds_what_a_trial_there_would_have_left(
     assert run(second if lost_after else first).curve == whole.curve
     assert content(place) == content(tmp_path / "whole")
     assert (place / "checkpoint").stat().st_size == (tmp_path / "whole" / "checkpoint").stat().st_size
-    assert run(Trial({"job": job(place)})).curve == whole.curve  # the checkpoint can be read, here too
+    assert run(job(place)).curve == whole.curve  # the checkpoint can be read, here too
     assert not list((tmp_path / "there").iterdir()), "no copy is left on the other machine"
 
 
@@ -124,7 +104,7 @@ def test_a_trial_goes_on_while_one_message_is_on_its_way(
 ) -> None:
     """The next one waits for it, and the end of the trial for the last one."""
     monkeypatch.setattr(trial_folder, "between_checkpoints", lambda cost: math.inf)  # the first and the last only
-    whole = run(Trial({"job": job(tmp_path / "whole")}))
+    whole = run(job(tmp_path / "whole"))
     place, write = run_folder / "trials" / "0000", Home.write
     may_write = threading.Event()
     may_write.set()
@@ -149,7 +129,7 @@ def test_a_trial_goes_on_while_one_message_is_on_its_way(
     assert rows() >= 4  # the message before is at home when the next one is sent
     assert trial.step()["done"] and rows() == 8 and (place / "checkpoint").read_bytes() != b""
     assert content(place) == content(tmp_path / "whole")
-    assert run(Trial({"job": job(place, environment=UNSEEN, ended=True)})).curve == whole.curve
+    assert run(job(place, environment=UNSEEN, ended=True)).curve == whole.curve
 
 
 def test_a_message_that_did_not_arrive_is_told_and_sent_again(
@@ -185,12 +165,12 @@ def test_models_come_home(run_folder: Path, tmp_path: Path) -> None:
     values = {"dataset": data_set, "rounds": 2, "clients": 3, "local_steps": 1, "model": "lenet5", "partition": "iid"}
     kept = {"values": values, "simulate": None, "keep_models": True, "seeds": (0,)}
     place = run_folder / "trials" / "0000"
-    assert run(Trial({"job": job(tmp_path / "whole", **kept)})).stop_reason == "completed"
-    assert run(Trial({"job": job(place, environment=UNSEEN, **kept)})).stop_reason == "completed"
+    complete(job(tmp_path / "whole", **kept))
+    complete(job(place, environment=UNSEEN, **kept))
     assert "model-0.safetensors" in content(place) and content(place).keys() == content(tmp_path / "whole").keys()
     for name in ("model-0.safetensors", "partition.json", "confusion.json"):
         assert (place / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert untimed(place) == untimed(tmp_path / "whole")
+    assert untimed_rows(place) == untimed_rows(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -213,15 +193,15 @@ def test_what_clients_keep_comes_home_as_it_changes(
                 assert all((place / name).exists() for name in names)
 
     monkeypatch.setattr(files, "replace", noted)
-    assert run(Trial({"job": job(tmp_path / "whole", **kept)})).stop_reason == "completed"
+    complete(job(tmp_path / "whole", **kept))
     trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
     if lost:
         trial.step(), trial.step()
         folder().arrived()
         tune.ask("actor", "release", str(place))
         trial = Trial({"job": job(place, environment=UNSEEN, **kept)})
-    assert run(trial).stop_reason == "completed"
-    assert untimed(place) == untimed(tmp_path / "whole")
+    complete(trial)
+    assert untimed_rows(place) == untimed_rows(tmp_path / "whole")
     states = [name for name in sent if name.startswith("states-")]
     assert len(states) == len(set(states)) == 4
     here, there = ((checkpoint.load(one / "checkpoint")["clients"], one) for one in (place, tmp_path / "whole"))
@@ -248,13 +228,13 @@ def test_a_second_process_of_a_trial_waits_and_runs_nothing_anew(
         assert {name: text for name, text in content(place).items() if name != "log.txt"} == {
             name: text for name, text in before.items() if name != "log.txt"
         }
-    again = run(Trial({"job": job(place, environment=UNSEEN, ended=True)}))  # its rows are damaged
+    again = run(job(place, environment=UNSEEN, ended=True))  # its rows are damaged
     assert again.stop_reason == "completed" and content(place)["rounds.jsonl"] == before["rounds.jsonl"]
 
 
 def test_damaged_files_at_home_start_a_trial_again(run_folder: Path, tmp_path: Path) -> None:
     place = run_folder / "trials" / "0000"
-    whole = run(Trial({"job": job(place, environment=UNSEEN)}))
+    whole = run(job(place, environment=UNSEEN))
     (place / "checkpoint").write_bytes(b"torn")
     (place / "images-0-0001.npz").write_bytes(b"")
     again = Trial({"job": job(place, environment=UNSEEN)})
