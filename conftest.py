@@ -108,6 +108,18 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy(tmp_path_factory.mktemp("toy"))
 
 
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory of somebody who has named no file of their own on this machine, whose cache is empty."""
+    from trainables import own_code
+
+    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    own_code.forget()
+    yield tmp_path
+    own_code.forget()
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """One Ray for all tests of a session, started as for a search; starting it takes seconds. Its two GPUs are declared

@@ -14,17 +14,12 @@ from fedtune.api.new import KINDS
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
 from search_spaces.errors import UserError
-from trainables import own_code
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-    own_code.forget()
-    yield tmp_path
-    own_code.forget()
+def place(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(workplace))
+    yield workplace
     sys.modules.pop("mine", None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,7 @@ class Net(torch.nn.Module):
 """
 FIXED: dict[str, Any] = {"validation_fraction": 0.1, "clients": 3, "omega": 1.0, "rounds": 3, "local_steps": 2}
 
-
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-    own_code.forget()
-    yield tmp_path
-    own_code.forget()
+pytestmark = pytest.mark.usefixtures("workplace")
 
 
 def samples(count: int = 120) -> tuple[np.ndarray, np.ndarray]:
@@ -70,10 +62,10 @@ def test_data_at_hand_are_a_file_named_by_its_content() -> None:
             objects.reference(wrong)
 
 
-def test_a_search_of_objects_is_one_of_names(place: Path) -> None:
-    (place / "mynet.py").write_text(NET)
-    own_code.named(place / "mynet.py", "model")
-    net = own_code.module(place / "mynet.py").Net
+def test_a_search_of_objects_is_one_of_names(workplace: Path) -> None:
+    (workplace / "mynet.py").write_text(NET)
+    own_code.named(workplace / "mynet.py", "model")
+    net = own_code.module(workplace / "mynet.py").Net
     frame = pd.DataFrame(samples()[0]).assign(y=samples()[1], site=np.arange(120) % 3)
     made = plan(
         SearchRequest(
@@ -87,7 +79,7 @@ def test_a_search_of_objects_is_one_of_names(place: Path) -> None:
         )
     )
     values = made.experiment.values
-    assert values["model"] == f"{place}/mynet.py:Net" and values["clients"] == 3
+    assert values["model"] == f"{workplace}/mynet.py:Net" and values["clients"] == 3
     assert str(values["dataset"]).endswith("table.parquet?label=y&client=site")
     assert made.facts["model_file"]["file"] == "mynet.py" and made.folder.name == "fedavg-own"
     lr, batch = made.space.search["lr"], made.space.search["batch_size"]
@@ -104,8 +96,8 @@ def test_what_has_no_file_is_said() -> None:
         plan(SearchRequest("fedavg", dataset=samples(), space={"lr": (1, 2, 3)}))
 
 
-def test_a_file_that_searches_when_it_is_read_is_refused(place: Path) -> None:
-    path = place / "script.py"
+def test_a_file_that_searches_when_it_is_read_is_refused(workplace: Path) -> None:
+    path = workplace / "script.py"
     path.write_text(NET + "\nimport fedtune\n\nfedtune.search('fedavg', model=Net)\n")
     with pytest.raises(UserError, match=r"script.py cannot be run .* Put that call below"):
         plan(SearchRequest("fedavg", dataset=samples(), model=f"{path}:Net", set=FIXED))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -54,15 +53,11 @@ SCALE = 1.0
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def files(workplace: Path) -> Path:
     """A folder with both files, on a machine where nobody has named any."""
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mymethod.py").write_text(METHOD)
-    (tmp_path / "mynet.py").write_text(NET)
-    own_code.forget()
-    yield tmp_path
-    own_code.forget()
+    (workplace / "mymethod.py").write_text(METHOD)
+    (workplace / "mynet.py").write_text(NET)
+    return workplace
 
 
 def planned(folder: Path) -> Plan:

@@ -50,14 +50,10 @@ LEAST = 0.0
 
 
 @pytest.fixture(autouse=True)
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("FEDTUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+def file(workplace: Path) -> Iterator[Path]:
     known, shares = dict(metrics.METRICS), set(metrics.SHARES)
-    (tmp_path / "mine.py").write_text(METRIC)
-    own_code.forget()
-    yield tmp_path / "mine.py"
-    own_code.forget()
+    (workplace / "mine.py").write_text(METRIC)
+    yield workplace / "mine.py"
     forget(known, shares)
 
 

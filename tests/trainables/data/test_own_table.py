@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from search_spaces.errors import UserError
-from trainables import data, models, own_code
+from trainables import data, models
 from trainables.federation import FederationConfig, normalise
 from trainables.simulation import federated_data
 from trainables.simulation.replicates import Replicates
@@ -318,15 +318,14 @@ def test_a_federation_of_sequences_learns_with_the_small_network(tmp_path: Path)
         Replicates("fedavg", {"dataset": "digits", "model": "lstm"}, (0,))
 
 
-def test_an_own_network_is_fed_tokens_as_whole_numbers(tmp_path: Path) -> None:
-    (tmp_path / "bag.py").write_text(
+def test_an_own_network_is_fed_tokens_as_whole_numbers(workplace: Path) -> None:
+    (workplace / "bag.py").write_text(
         "import torch\n\n\nclass Bag(torch.nn.Module):\n    def __init__(self, vocabulary, length, classes):\n"
         "        super().__init__()\n        self.words = torch.nn.Embedding(vocabulary, 8 * length)\n"
         "        self.head = torch.nn.Linear(8 * length, classes)\n\n"
         "    def forward(self, x):\n        return self.head(self.words(x).mean(1))\n"
     )
-    values = {"dataset": saved(tmp_path, **letters()), "model": models.named(f"{tmp_path}/bag.py:Bag"), "clients": 3}
+    values = {"dataset": saved(workplace, **letters()), "model": models.named(f"{workplace}/bag.py:Bag"), "clients": 3}
     trained = Replicates("fedavg", values, (0,))
     assert trained.step()[0]["train_loss"] > 0
     assert trained.simulations[0].fed.network().state_dict()["body.words.weight"].shape == (4, 48)
-    own_code.forget()

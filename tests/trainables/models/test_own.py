@@ -3,7 +3,7 @@ repeated, and refused with a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,16 +31,14 @@ IMAGES, VECTORS = (1, 8, 8), (64, 1, 1)
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+def written(workplace: Path) -> Callable[[str], str]:
     """Writes a file and gives the model in it as a run records it."""
-    own_code.forget()
 
     def write(text: str) -> str:
-        (tmp_path / "mynet.py").write_text(text)
-        return models.named(str(tmp_path / "mynet.py") + ":Net")
+        (workplace / "mynet.py").write_text(text)
+        return models.named(str(workplace / "mynet.py") + ":Net")
 
-    yield write
-    own_code.forget()
+    return write
 
 
 def test_it_computes_what_the_class_computes(written: Callable[[str], str]) -> None:
