@@ -60,13 +60,13 @@ def files(workplace: Path) -> Path:
     return workplace
 
 
-def planned(folder: Path) -> Plan:
+def planned(folder: Path, method: str = "") -> Plan:
     settings = (f"model={folder}/mynet.py:Net", "clients=3", "omega=1", "local_steps=2", "rounds=1")
-    return plan(SearchRequest(f"{folder}/mymethod.py", dataset=str(write_toy(folder)), set=settings))
+    return plan(SearchRequest(method or f"{folder}/mymethod.py", dataset=str(write_toy(folder)), set=settings))
 
 
-def begun(folder: Path) -> Path:
-    made = planned(folder)
+def begun(folder: Path, method: str = "") -> Path:
+    made = planned(folder, method)
     run_directory.create(made.folder, made.experiment, made.space, provenance.provenance(**made.facts))
     own_code.forget()  # what follows is another command
     return made.folder
@@ -100,15 +100,33 @@ def test_both_are_recorded_with_their_hash_and_found_again(files: Path) -> None:
     assert registry.method("mine").title == "Mine"
 
 
-def test_a_model_that_was_changed_is_refused_or_accepted(files: Path) -> None:
-    folder = begun(files)
-    (files / "mynet.py").write_text(NET + "# another comment\n")
-    with pytest.raises(UserError, match=r"^mynet.py must be as it was when .* began .*--other-versions") as told:
+@pytest.mark.parametrize("name", ["mymethod.py", "mynet.py", "FEDTUNE_METHODS"])
+def test_a_file_that_was_changed_is_refused_or_accepted(
+    files: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if listed := name == "FEDTUNE_METHODS":
+        monkeypatch.setenv(name, str(files / "mymethod.py"))
+        name = "mymethod.py"
+    folder, text = begun(files, "mine" if listed else ""), (files / name).read_text()
+    assert checked(folder) == [] and provenance.went_on(folder) is None
+    (files / name).write_text(text + "# another comment\n")
+    with pytest.raises(UserError, match=rf"^{name} must be as it was when .* began .*--other-versions") as told:
         checked(folder)
     assert len(told.value.problems) == 1
     assert checked(folder, other_versions=True) == []
-    assert "goes on with mynet.py" in str(provenance.went_on(folder))
+    said = str(provenance.went_on(folder))
+    assert f"goes on with {name}" in said and "may give other numbers" in said
     assert checked(folder) == [], "accepted once, and recorded"
+    (files / name).write_text(text)
+    assert checked(folder) == [], "what it began with"
+
+
+def test_a_method_of_the_package_has_no_file_of_its_own(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTUNE_METHODS", str(files / "mymethod.py"))
+    folder = begun(files, "fedavg")
+    assert "method_file" not in json.loads((folder / run_folder.PROVENANCE).read_text())
+    (files / "mymethod.py").write_text(METHOD + "# another comment\n")
+    assert checked(folder) == [] and provenance.went_on(folder) is None
 
 
 def test_a_trial_runs_the_text_that_it_was_sent(files: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis import machines
 from fedtune.cli import main
 from fedtune.options import SearchRequest
 from fedtune.planning.plan import plan
@@ -138,6 +139,24 @@ def test_versions_that_were_accepted_once_are_accepted_again(begun: Begun, monke
     other_torch(begun, monkeypatch)
     begun.record(lambda recorded: recorded.update(continued=[{"versions": provenance.versions()}]))
     assert begun.notes() == []
+
+
+def test_another_revision_is_told_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "git_revision", lambda: "1" * 40)
+    begun = Begun(tmp_path)
+    assert provenance.went_on(begun.folder) is None
+    monkeypatch.setattr(provenance, "git_revision", lambda: "2" * 40 + "+changes")
+    assert begun.notes() == []
+    assert provenance.went_on(begun.folder) == (
+        "This run was begun with fedtune's revision 1111111111 and goes on with fedtune's revision 2222222222+changes, "
+        "where the same seed may give other numbers: its numbers may differ from those of an uninterrupted run."
+    )
+    recorded = json.loads((begun.folder / run_folder.PROVENANCE).read_text())
+    assert provenance.went_on(begun.folder) is not None and len(recorded["continued"]) == 1
+    [said] = machines.side_by_side({"run": recorded})
+    assert "fedtune's revision 1111111111, fedtune's revision 2222222222+changes" in said or "in parts" in said
+    monkeypatch.setattr(provenance, "git_revision", lambda: None)
+    assert provenance.went_on(begun.folder) is None, "what was not recorded is not compared"
 
 
 def test_libraries_that_compute_nothing_may_change(begun: Begun) -> None:
