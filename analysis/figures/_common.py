@@ -194,13 +194,36 @@ def titled(labels: Labels, metric: str, of: str) -> str:
     return f"{labels.metric(metric, split=True)}{f' · {entry(html.unescape(of), PANEL)}' if of else ''}"
 
 
-def legend_once(figure: go.Figure) -> None:
-    """Each line's name once, from the first panel that has it."""
+def draw_panels(
+    table: pd.DataFrame,
+    by: str,
+    names: Sequence[str],
+    panels: Sequence[tuple[str, str]],
+    labels: Labels,
+    draw: Callable[[pd.DataFrame, str, int, int, float], Iterable[Any]],
+    axis: Callable[[pd.DataFrame], tuple[str, dict[str, Any]]],
+    **layout: Any,
+) -> go.Figure:
+    """A panel for each metric and what else it is of, and in it a line or box for each of `names`, the values of the
+    column `by`; the column `panel` counts panels from 0. `draw`: the traces of one name's rows, by its position among
+    `names`, its panel from 1 and the scale of the metric. `axis`: the title of a panel's horizontal axis, and its
+    details. Each name stands once in the legend. `layout`: what `style.panels` is told otherwise."""
+    figure = go.Figure()
+    for panel, (metric, _) in enumerate(panels, start=1):
+        part = table[table["panel"] == panel - 1]
+        for position, name in enumerate(names):
+            own = part[part[by] == name]
+            if len(own):
+                figure.add_traces(list(draw(own, name, position, panel, labels.scale(metric))))
+        title, details = axis(part)
+        style.title_axes(figure, panel, title, xaxis=details)
     seen: set[str] = set()
     for trace in figure.data:
         if trace.showlegend is None:
             trace.showlegend = trace.legendgroup not in seen
             seen.add(trace.legendgroup)
+    usual = {"columns": min(2, len(panels)), "legend": 2 * len(names) if len(names) > 1 else 0, "left": 52}
+    return style.panels(figure, [titled(labels, metric, of) for metric, of in panels], **usual | layout)
 
 
 def plain(values: pd.Series) -> list[Any]:

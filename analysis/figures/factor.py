@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import banded, check_measured, legend_once, look, room_of, shared_metrics, titled
+from analysis.figures._common import banded, check_measured, draw_panels, look, room_of, shared_metrics
 from analysis.labels import Labels, cut, entry, number, text
 from analysis.runs import Run
 from analysis.stats import summarise
@@ -128,29 +128,15 @@ def drawing(found: Cells, metrics: Sequence[str], note: str = "", labels: Labels
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
-    figure = go.Figure()
-    titles = []
-    for panel, (metric, of) in enumerate(drawing.panels, start=1):
-        scale = labels.scale(metric)
-        titles.append(titled(labels, metric, of))
-        part = drawing.table[drawing.table["panel"] == panel - 1]
-        part = part.assign(mean=part["mean"] * scale, std=part["std"] * scale)
-        for i, row in enumerate(drawing.rows):
-            line = part[part["row"] == row].sort_values("at")
-            if len(line):
-                figure.add_traces(_line(line, row, i, panel, drawing, labels))
-        style.title_axes(figure, panel, labels.heading(drawing.key), "", xaxis=_horizontal(drawing))
-    legend_once(figure)
-    columns = min(2, len(titles))
-    return style.panels(
-        figure,
-        titles,
-        columns=columns,
-        height=300,
-        legend=2 * len(drawing.rows) if len(drawing.rows) > 1 else 0,
-        left=52,
-        note=drawing.note,
-    )
+    def draw(part: pd.DataFrame, row: str, position: int, panel: int, scale: float) -> list[go.Scatter]:
+        scaled = part.assign(mean=part["mean"] * scale, std=part["std"] * scale)
+        return _line(scaled.sort_values("at"), row, position, panel, drawing, labels)
+
+    def axis(part: pd.DataFrame) -> tuple[str, dict[str, Any]]:
+        return labels.heading(drawing.key), _horizontal(drawing)
+
+    found = drawing.table, "row", drawing.rows, drawing.panels
+    return draw_panels(*found, labels, draw, axis, note=drawing.note)
 
 
 def _line(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import plotly.graph_objects as go
 
 from analysis import style
 from analysis.figure import Figure
-from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
+from analysis.figures._common import banded, check_measured, draw_panels, look, shared_metrics
 from analysis.labels import Labels, number
 from analysis.runs import Run, run_names
 from analysis.stats import summarise
@@ -26,8 +27,8 @@ class Drawing:
     """What `plot` needs to know; `data` says what the columns of `table` are."""
 
     table: pd.DataFrame
-    #: Of every panel the metric, what else it is of, as a data set, and the parameters, which have the same values.
-    panels: Sequence[tuple[str, str, tuple[str, ...]]]
+    #: Of every panel the metric, and what else it is of, such as a data set. Its parameters have the same values.
+    panels: Sequence[tuple[str, str]]
     #: Every parameter, in the order in which they were searched.
     keys: Sequence[str]
 
@@ -49,7 +50,7 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
     several = [str(run.value("dataset")) for run in runs]
     of = [""] if len(runs) == 1 else several if len(set(several)) == len(runs) else run_names(runs)
     lines_of = [_lines(run) for run in runs]
-    panels: list[tuple[str, str, tuple[str, ...]]] = []
+    panels: list[tuple[str, str]] = []
     rows = []
     for metric in metrics or shared_metrics(runs):
         for name, run, lines in zip(of, runs, lines_of, strict=True):
@@ -63,36 +64,31 @@ def data(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Drawing:
                 ]
                 if found:
                     rows += found
-                    panels.append((metric, name, keys))
-    check_measured(metrics, [(metric, name) for metric, name, _ in panels], runs)
+                    panels.append((metric, name))
+    check_measured(metrics, panels, runs)
     every = dict.fromkeys(key for lines in lines_of for key in lines)
     return Drawing(pd.DataFrame(rows, columns=COLUMNS), panels, list(every))
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
-    figure = go.Figure()
-    titles = []
-    for panel, (metric, of, keys) in enumerate(drawing.panels, start=1):
-        titles.append(titled(labels, metric, of))
-        part = drawing.table[drawing.table["panel"] == panel - 1]
-        for key in keys:
-            line = part[part["key"] == key].sort_values("x")
-            figure.add_traces(_drawn(line, key, drawing.keys.index(key), panel, labels, len(drawing.keys)))
-        values = sorted(part["x"].unique())
-        axis = {"tickvals": values, "ticktext": [number(value) for value in values], "showgrid": False}
+    def draw(part: pd.DataFrame, key: str, position: int, panel: int, scale: float) -> list[go.Scatter]:
+        return _drawn(part.sort_values("x"), key, labels.symbol(key), position, panel, scale, len(drawing.keys))
+
+    def axis(part: pd.DataFrame) -> tuple[str, dict[str, Any]]:
+        keys, values = list(dict.fromkeys(part["key"])), sorted(part["x"].unique())
+        ticks = {"tickvals": values, "ticktext": [number(value) for value in values], "showgrid": False}
         kind = {"type": "log"} if all(labels.log(key) for key in keys) and values[0] > 0 else {}
         named = labels.heading(keys[0]) if len(keys) == 1 else ", ".join(labels.symbol(key) for key in keys)
-        style.title_axes(figure, panel, named, "", xaxis=axis | kind)
-    legend_once(figure)
-    legend = 2 * len(drawing.keys) if len(drawing.keys) > 1 else 0
-    return style.panels(figure, titles, columns=min(2, len(titles)), height=300, legend=legend, left=52)
+        return named, ticks | kind
+
+    return draw_panels(drawing.table, "key", drawing.keys, drawing.panels, labels, draw, axis)
 
 
-def _drawn(part: pd.DataFrame, key: str, position: int, panel: int, labels: Labels, lines: int) -> list[go.Scatter]:
+def _drawn(
+    part: pd.DataFrame, key: str, symbol: str, position: int, panel: int, scale: float, lines: int
+) -> list[go.Scatter]:
     """One line and, where it has several seeds, the band around it."""
-    scale = labels.scale(str(part["metric"].iloc[0]))
     spread = scale * part["std"].to_numpy(dtype=float)
-    symbol = labels.symbol(key)
     line = go.Scatter(
         x=part["x"].tolist(),
         y=scale * part["mean"].to_numpy(),

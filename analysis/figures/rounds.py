@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import banded, check_measured, legend_once, look, shared_metrics, titled
+from analysis.figures._common import banded, check_measured, draw_panels, look, shared_metrics
 from analysis.labels import Labels, entry, text
 from analysis.runs import Run, run_names
 from analysis.runs.rounds import read_rounds
@@ -101,28 +102,18 @@ def _line(rounds: pd.DataFrame | None, metric: str) -> pd.DataFrame | None:
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
-    figure = go.Figure()
-    titles = []
     last = float(drawing.table["round"].max())
-    for panel, (metric, of) in enumerate(drawing.panels, start=1):
-        titles.append(titled(labels, metric, of))
-        part = drawing.table[drawing.table["panel"] == panel - 1]
-        for i, row in enumerate(drawing.rows):
-            line = part[part["row"] == row].sort_values("round")
-            if len(line):
-                figure.add_traces(_drawn(line, row, i, panel, labels.scale(metric), len(drawing.rows)))
-        style.title_axes(figure, panel, "round", "", xaxis=style.rounds_axis(last))
-    legend_once(figure)
-    across = len({of for _, of in drawing.panels})
-    return style.panels(
-        figure,
-        titles,
-        columns=across if across in (2, 3) else len(titles) if len(titles) == 3 else min(2, len(titles)),
-        height=280,
-        legend=2 * len(drawing.rows) if len(drawing.rows) > 1 else 0,
-        left=52,
-        note=drawing.note,
-    )
+
+    def draw(part: pd.DataFrame, row: str, position: int, panel: int, scale: float) -> list[go.Scatter]:
+        return _drawn(part.sort_values("round"), row, position, panel, scale, len(drawing.rows))
+
+    def axis(part: pd.DataFrame) -> tuple[str, dict[str, Any]]:
+        return "round", style.rounds_axis(last)
+
+    found = drawing.table, "row", drawing.rows, drawing.panels
+    across, panels = len({of for _, of in drawing.panels}), len(drawing.panels)
+    columns = across if across in (2, 3) else panels if panels == 3 else min(2, panels)
+    return draw_panels(*found, labels, draw, axis, columns=columns, height=280, note=drawing.note)
 
 
 def _drawn(part: pd.DataFrame, row: str, position: int, panel: int, scale: float, lines: int) -> list[go.Scatter]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -11,7 +12,7 @@ import plotly.graph_objects as go
 from analysis import style
 from analysis.figure import Figure
 from analysis.figures import factor
-from analysis.figures._common import box, check_measured, legend_once, shared_metrics, titled
+from analysis.figures._common import box, check_measured, draw_panels, shared_metrics
 from analysis.labels import Labels, text
 from analysis.runs import Run
 from analysis.tables.cells import Cells, condition_label, under
@@ -70,33 +71,19 @@ def drawing(found: Cells, metrics: Sequence[str]) -> Drawing:
 
 
 def plot(drawing: Drawing, labels: Labels) -> go.Figure:
-    figure = go.Figure()
-    titles = []
-    for panel, (metric, of) in enumerate(drawing.panels, start=1):
-        titles.append(titled(labels, metric, of))
-        part = drawing.table[drawing.table["panel"] == panel - 1]
-        for i, row in enumerate(drawing.rows):
-            dots = part[part["row"] == row]
-            if len(dots):
-                figure.add_trace(_box(dots.assign(y=dots["y"] * labels.scale(metric)), row, i, panel))
-        style.title_axes(figure, panel, "", "", xaxis={"showgrid": False, "showticklabels": False, "ticks": ""})
-    legend_once(figure)
-    return style.panels(
-        figure,
-        titles,
-        columns=min(2, len(titles)),
-        height=260,
-        legend=2 * len(drawing.rows),
-        left=48,
-        gap=64,
-        below=24,
-    )
+    def axis(part: pd.DataFrame) -> tuple[str, dict[str, Any]]:
+        return "", {"showgrid": False, "showticklabels": False, "ticks": ""}
+
+    found = drawing.table, "row", drawing.rows, drawing.panels
+    legend = 2 * len(drawing.rows)
+    return draw_panels(*found, labels, _box, axis, height=260, legend=legend, left=48, gap=64, below=24)
 
 
-def _box(dots: pd.DataFrame, row: str, position: int, panel: int) -> go.Box:
+def _box(dots: pd.DataFrame, row: str, position: int, panel: int, scale: float) -> list[go.Box]:
+    dots = dots.assign(y=dots["y"] * scale)
     texts = [f"{text(row)}<br>trial {n}, seed {s}" for n, s in zip(dots["number"], dots["seed"], strict=True)]
     drawn = box(dots, position, text(row), style.CYCLE[position % len(style.CYCLE)], panel, texts)
-    return drawn.update(legendgroup=row, marker_symbol=style.SYMBOLS[position % len(style.SYMBOLS)])
+    return [drawn.update(legendgroup=row, marker_symbol=style.SYMBOLS[position % len(style.SYMBOLS)])]
 
 
 FIGURE = Figure(

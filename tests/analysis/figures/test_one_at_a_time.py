@@ -30,6 +30,11 @@ def through(folder: Path, *defaults: float) -> Path:
     return folder
 
 
+def together(drawing: one_at_a_time.Drawing) -> list[list[str]]:
+    """The parameters of every panel."""
+    return [list(dict.fromkeys(part["key"])) for _, part in drawing.table.groupby("panel")]
+
+
 @pytest.fixture
 def grid(root: Path, tmp_path: Path) -> Path:
     """The 30-cell grid of α × λ, whose lines go through α = 0.75, λ = 0.5."""
@@ -40,8 +45,8 @@ def test_a_line_holds_the_trials_that_differ_from_the_defaults_in_it_alone(grid:
     run = load_run(grid)
     drawing = one_at_a_time.data([run])
     assert drawing.keys == ["alpha", "lambda"]
-    assert [(metric, keys) for metric, _, keys in drawing.panels] == [
-        (metric, (key,)) for metric in ("global_accuracy", "local_accuracy") for key in ("alpha", "lambda")
+    assert [(metric, keys) for (metric, _), keys in zip(drawing.panels, together(drawing), strict=True)] == [
+        (metric, [key]) for metric in ("global_accuracy", "local_accuracy") for key in ("alpha", "lambda")
     ], "values differ, so that each has an axis of its own"
     for key, other, default in (("alpha", "lambda", 0.5), ("lambda", "alpha", 0.75)):
         line = drawing.table[(drawing.table["key"] == key) & (drawing.table["metric"] == "global_accuracy")]
@@ -64,7 +69,7 @@ def test_parameters_with_the_same_values_share_a_panel(tmp_path: Path) -> None:
     points += [{"alpha": 0.5, "lambda": 0.5} | {key: v} for key in ("alpha", "lambda") for v in values if v != 0.5]
     folder = synthetic.write(tmp_path / "same", points=points, rounds=2, failures=False, published=None, figures=())
     drawing = one_at_a_time.data([load_run(through(folder, 0.5, 0.5))], ["global_accuracy"])
-    assert drawing.panels == [("global_accuracy", "", ("alpha", "lambda"))]
+    assert drawing.panels == [("global_accuracy", "")] and together(drawing) == [["alpha", "lambda"]]
     assert [sorted(part["x"]) for _, part in drawing.table.groupby("key")] == [list(values)] * 2
     figure = one_at_a_time.plot(drawing, Labels.of([load_run(folder)]))
     assert figure.layout.xaxis.title.text == "α, λ" and list(figure.layout.xaxis.tickvals) == list(values)
@@ -72,7 +77,7 @@ def test_parameters_with_the_same_values_share_a_panel(tmp_path: Path) -> None:
 
 def test_two_runs_are_panels_named_by_their_data(grid: Path, tmp_path: Path) -> None:
     twin = Path(shutil.copytree(grid, tmp_path / "twin"))
-    assert {of for _, of, _ in one_at_a_time.data([load_run(grid), load_run(twin)]).panels} == {"grid", "twin"}
+    assert {of for _, of in one_at_a_time.data([load_run(grid), load_run(twin)]).panels} == {"grid", "twin"}
     for path in (twin / run_folder.TRIALS).rglob(run_folder.CONFIG):
         path.write_text(path.read_text().replace("digits", "rotated_digits"))
     figure = loaded_of([grid, twin]).figure("one_at_a_time", metrics=["local_accuracy"])
