@@ -155,8 +155,7 @@ def _trials(run: Run) -> Fact:
 def _budget(run: Run) -> list[Fact]:
     """Rounds and seeds."""
     used = sorted(run.rounds["seed"].unique().tolist()) if len(run.rounds) else []
-    asked = run.experiment.get("seeds")
-    seeds = len(used) if (used and run.kind != "run") or not isinstance(asked, int) else asked
+    seeds = len(used or run.experiment.get("seeds") or [])  # before the first round those that were asked for
     listed = "seed " + ", ".join(map(str, used[:6])) if used else ""
     run_in_all = int(_run_here(run)["rounds"].sum())
     of = f" of {run.experiment['budget']}" if run.raced else ""

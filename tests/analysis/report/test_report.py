@@ -144,6 +144,12 @@ def test_figures_that_cannot_be_drawn_say_why(page: Callable[[str], str]) -> Non
     assert "The heat map needs two searched parameters; this run searched only lr." in page("other")
 
 
+def test_before_the_first_round_it_says_how_many_seeds_a_trial_gets(tmp_path: Path) -> None:
+    run = load_run(synthetic.write(tmp_path / "begun", seeds=(0, 1, 2), cells=0))
+    text = re.sub(r"<[^>]*>", " ", facts(run, Labels.of([run], markup=False)))
+    assert "Seeds per trial  3 " in text and "Rounds per trial  9 " in text
+
+
 def test_a_table_is_called_by_its_file_and_omega_stands_where_it_counts(tmp_path: Path) -> None:
     plain = {"dataset": f"{tmp_path}/people.csv?label=y&client=hospital", "partition": "natural", "omega": 0.1}
     run = load_run(synthetic.write(tmp_path / "own", trials=4, failures=False, fixed=plain))
