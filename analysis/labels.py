@@ -237,7 +237,3 @@ class Labels:
         if unit == "bytes":
             return size(value)
         return f"{value:.4g} {unit}".strip()
-
-    def note(self, name: str) -> str:
-        """`selected on` where trials were chosen by this metric, else an empty text."""
-        return "selected on" if name in self.selected else ""

@@ -32,7 +32,7 @@ from analysis.figures import names as figure_names
 from analysis.labels import Labels
 from analysis.pivots import Pivots, of_runs
 from analysis.report.conditions import by_condition, conditions_recorded
-from analysis.report.files import PICTURES, table_page, write_figure, write_picture
+from analysis.report.files import PICTURES, file_format, table_page, write_figure, write_picture
 from analysis.report.page import escape, write
 from analysis.report.table_picture import text_table_picture
 from analysis.report.trials import trials
@@ -41,15 +41,13 @@ from analysis.reproduce.joint_table import Joined, joined
 from analysis.runs import Paths, Run, load_runs
 from analysis.runs.conditions import means, named, show
 from analysis.tables.table import Table
-from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 TABLES = ("trials", "conditions", "pivot")
-#: What files of a table can be, by suffix; a figure's are those of pictures and html.
-TEXTS = ("csv", "tex", "md", "html")
 
 
 @dataclass(frozen=True)
@@ -96,14 +94,10 @@ class Loaded:
         Raises `UserError` where there is no such thing or format, the file cannot be written, or, for pictures,
         kaleido or a browser is missing."""
         target = Path(path)
-        wanted = (kind or target.suffix.lstrip(".")).lower()
-        is_table = name in TABLES
-        allowed = (*PICTURES, *(TEXTS if is_table else ("html",)))
         if name not in self.names:
             raise UserError(unknown("figure or table", name, self.names))
-        if wanted not in allowed:
-            raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
-        if not is_table:
+        wanted = file_format(target, kind, is_table=name in TABLES)
+        if name not in TABLES:
             return write_figure(self.figure(name, **options), figure_named(name), target, wanted)
         found, down = self._table(name, options), options.get("down") or ()
         if wanted in PICTURES:

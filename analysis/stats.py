@@ -24,12 +24,12 @@ class Summary:
     low: float
     high: float
 
-    def shown(self, scale: float = 1.0, digits: int = 2, sign: str = " ± ") -> str:
+    def shown(self, scale: float = 1.0, digits: int = 2) -> str:
         """`87.31 ± 0.42`; only the mean where there is a single value, `–` where there is none."""
         if self.n == 0:
             return "–"
         mean = f"{scale * self.mean:.{digits}f}"
-        return mean if self.n < 2 else f"{mean}{sign}{scale * self.std:.{digits}f}"
+        return mean if self.n < 2 else f"{mean} ± {scale * self.std:.{digits}f}"
 
 
 def summarise(values: Sequence[float], level: float = 0.95) -> Summary:

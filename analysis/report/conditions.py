@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from analysis.labels import Labels, number, unit_in_files
@@ -36,17 +36,14 @@ def by_condition(run: Run, labels: Labels) -> Table:
     varied = [str(item["key"]) for item in run.varied]
     selected, tested = run.metrics[0], twin(run.metrics[0])
     rows = []
-    for condition in run.conditions:
-        part = run.within(condition)
-        if part.best is None:
-            continue
+    for condition, part, best in _best_of_each(run):
         said = part.estimate
         row = {key: number(condition.get(key)) for key in varied}
-        row |= {key: number(part.parameters(part.best).get(key)) for key in run.keys}
+        row |= {key: number(part.parameters(best).get(key)) for key in run.keys}
         row |= {metric: _result(part, metric, labels) for metric in (selected, tested)}
         row["interval"] = "–" if said is None else _interval(labels, selected, said.low, said.high)
         row["tied"] = "–" if said is None else f"{len(said.tied)} of {said.configurations}"
-        rows.append(row | {"trial": part.best})
+        rows.append(row | {"trial": best})
     columns = [Column(key, labels.symbol(key), str) for key in (*varied, *run.keys)]
     columns += [Column(m, labels.metric(m, split=True, unit=False), str) for m in dict.fromkeys((tested, selected))]
     if run.keys:
@@ -60,18 +57,15 @@ def conditions_recorded(run: Run, labels: Labels) -> Table:
     varied = [str(item["key"]) for item in run.varied]
     metrics = list(dict.fromkeys((twin(run.metrics[0]), run.metrics[0])))
     rows = []
-    for condition in run.conditions:
-        part = run.within(condition)
-        if part.best is None:
-            continue
-        values, said = part.parameters(part.best), part.estimate
+    for condition, part, best in _best_of_each(run):
+        values, said = part.parameters(best), part.estimate
         row = {key: condition.get(key) for key in varied} | {key: values.get(key) for key in run.keys}
         for metric in metrics:
             over = summarise(list(part.over_seeds(metric).values()))
             row |= {metric: over.mean, f"{metric}:std": over.std}
         if said is not None:
             row |= {"low": said.low, "high": said.high, "tied": len(said.tied), "configurations": said.configurations}
-        rows.append(row | {"trial": part.best})
+        rows.append(row | {"trial": best})
     columns = [Column(key, labels.symbol(key)) for key in (*varied, *run.keys)]
     for metric in metrics:
         columns += [Column(key, key, unit=unit_in_files(metric)) for key in (metric, f"{metric}:std")]
@@ -79,6 +73,14 @@ def conditions_recorded(run: Run, labels: Labels) -> Table:
         columns += [Column(key, key, unit=unit_in_files(run.metrics[0])) for key in ("low", "high")]
         columns += [Column(key, key) for key in ("tied", "configurations")]
     return Table([*columns, Column("trial", "trial")], rows)
+
+
+def _best_of_each(run: Run) -> Iterator[tuple[Mapping[str, Any], Run, int]]:
+    """Every condition that has a completed trial, the part of the run under it, and the best trial there."""
+    for condition in run.conditions:
+        part = run.within(condition)
+        if part.best is not None:
+            yield condition, part, part.best
 
 
 def _notes(run: Run, labels: Labels, selected: str) -> list[str]:

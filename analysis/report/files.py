@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from analysis.figure import Figure
 
-#: Formats of pictures.
-PICTURES = ("png", "svg", "pdf")
+#: Formats of pictures, and of tables.
+PICTURES, TEXTS = ("png", "svg", "pdf"), ("csv", "tex", "md", "html")
 #: Of a picture, in pixels.
 WIDTH = 1000
 _NO_BROWSER = (
@@ -51,8 +51,18 @@ def write_tables(run: Paths, kind: str) -> list[Path]:
 
 def check_images(kind: str) -> None:
     """Raises `UserError` where `kind` is no format figures can be saved in."""
-    if kind not in ("png", "svg", "pdf"):
-        raise UserError(sentence("--images", "one of png, svg, pdf", kind))
+    if kind not in PICTURES:
+        raise UserError(sentence("--images", f"one of {', '.join(PICTURES)}", kind))
+
+
+def file_format(path: Path, kind: str | None, *, is_table: bool) -> str:
+    """The format in which a table or figure is written: `kind`, by default the path's suffix. Raises `UserError` where
+    it cannot be written so."""
+    wanted = (kind or path.suffix.lstrip(".")).lower()
+    allowed = (*PICTURES, *(TEXTS if is_table else ("html",)))
+    if wanted not in allowed:
+        raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
+    return wanted
 
 
 def write_images(run: Paths, kind: str) -> list[Path]:

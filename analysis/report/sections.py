@@ -267,4 +267,4 @@ def one_line(value: Any, key: str = "") -> str:
         return ", ".join(f"{k} {one_line(v, k)}" for k, v in value.items())
     if isinstance(value, list):
         return shell.join(map(str, value)) if key == "command" else ", ".join(map(one_line, value))
-    return when(value) if key in ("started", "finished", "created") else number(value, 8)
+    return when(value) if key == "created" else number(value, 8)

@@ -6,7 +6,6 @@ been run yet, or has no finished seed, is simply not there.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -22,9 +21,10 @@ from analysis.reproduce.measures import Curve
 from analysis.runs import Run, load_run
 from analysis.runs.conditions import show
 from analysis.runs.file_record import FileRecord, FolderRecord, Must, Positive, Text, is_record
+from analysis.runs.rounds import curves_by_seed
 from analysis.runs.shapes import is_plain, mapping, none_or, one_of
 from analysis.runs.symbolic_links import check_plain_parts
-from analysis.tables.cells import Cell, Cells, Condition, condition_label
+from analysis.tables.cells import Cell, Cells, OrderedCells, condition_label
 from search_spaces import files, run_folder
 from search_spaces.metrics import METRICS
 
@@ -85,24 +85,9 @@ class _Placed(Cell):
 
     def curves(self, metric: str) -> dict[int, Curve]:
         """The metric by seed and round, where it was measured."""
-        read, found = self.reads.get(metric, metric), dict[int, list[tuple[int, float]]]()
-        for number in self.part.chosen:
-            for (round_, seed), line in self.part.lines.get(number, {}).items():
-                if not math.isnan(value := line.get(read, math.nan)):
-                    found.setdefault(seed, []).append((round_, value))
-        return {seed: sorted(curve) for seed, curve in sorted(found.items())}
-
-
-@dataclass(frozen=True)
-class _Laid(Cells):
-    """Cells whose columns stand as in the paper."""
-
-    places: tuple[Place, ...] = ()
-
-    @property
-    def conditions(self) -> list[Condition]:
-        present = {cell.condition for cell in self.cells}
-        return [place for place in self.places if place in present]
+        lines = {number: self.part.lines.get(number, {}) for number in self.part.chosen}
+        by_trial = curves_by_seed(lines, self.reads.get(metric, metric)).values()
+        return {seed: list(mine[seed].items()) for mine in by_trial for seed in mine}
 
 
 @dataclass(frozen=True)
@@ -165,7 +150,7 @@ class Made:
             if (row.name, place) in self.runs and self.runs[row.name, place].chosen
         ]
         runs = tuple({cell.part.path: cell.part for cell in found}.values())
-        return _Laid(runs, tuple(self.reproduction.columns), found, tuple(self.reproduction.places))
+        return OrderedCells(runs, tuple(self.reproduction.columns), found, tuple(self.reproduction.places))
 
     def values(self, row: str, place: Place, metric: str) -> dict[int, float]:
         """A cell's metric by seed, in the round in which the paper reads it."""

@@ -20,16 +20,16 @@ import pandas as pd
 from analysis.figures import factor, figure, rounds
 from analysis.figures._common import check_measured
 from analysis.labels import Labels
-from analysis.report.files import PICTURES, table_page, write_figure, write_picture
+from analysis.report.files import PICTURES, file_format, table_page, write_figure, write_picture
 from analysis.report.page import write
 from analysis.report.table_picture import text_table_picture
 from analysis.reproduce.folder import Made
 from analysis.runs.conditions import means, show
-from analysis.tables.cells import Cells, Condition
+from analysis.tables.cells import Cells, Condition, OrderedCells
 from analysis.tables.pivot import Pivot, pivot, printed, to_csv
 from analysis.tables.typesetting import TextTable
 from search_spaces import run_folder
-from search_spaces.errors import UserError, sentence, short, unknown
+from search_spaces.errors import UserError, short, unknown
 from search_spaces.metrics import METRICS
 from search_spaces.shell import quote
 
@@ -38,20 +38,6 @@ if TYPE_CHECKING:
 
 FIGURES = {"rounds": rounds, "factor": factor}
 NAMES = ("pivot", *FIGURES)
-#: What files of the table can be beside pictures.
-TEXTS = ("csv", "tex", "md", "html")
-
-
-@dataclass(frozen=True)
-class _Ordered(Cells):
-    """Cells whose columns stand in the order given."""
-
-    order: tuple[Condition, ...] = ()
-
-    @property
-    def conditions(self) -> list[Condition]:
-        present = {cell.condition for cell in self.cells}
-        return [place for place in self.order if place in present]
 
 
 @dataclass(frozen=True)
@@ -90,7 +76,7 @@ class Joined:
         rank = {key: list(dict.fromkeys(place[i] for place in order)) for i, key in enumerate(keys)}
         order.sort(key=lambda place: [rank[key].index(value) for key, value in zip(keys, place, strict=True)])
         runs = tuple({cell.part.path: cell.part for cell in found}.values())
-        return _Ordered(runs, tuple(keys), found, tuple(order))
+        return OrderedCells(runs, tuple(keys), found, tuple(order))
 
     def _nothing(self, chosen: Mapping[str, str]) -> str:
         if not chosen:
@@ -162,12 +148,9 @@ class Joined:
     def save(self, name: str, path: str | os.PathLike[str], *, kind: str | None = None, **options: Any) -> Path:
         """Writes a figure or the table to `path` and returns it, see `analysis.loaded.Loaded.save`."""
         target = Path(path)
-        wanted = (kind or target.suffix.lstrip(".")).lower()
-        allowed = (*PICTURES, *(TEXTS if name == "pivot" else ("html",)))
         if name not in NAMES:
             raise UserError(unknown("figure or table of a reproduction", name, NAMES))
-        if wanted not in allowed:
-            raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
+        wanted = file_format(target, kind, is_table=name == "pivot")
         if name in FIGURES:
             return write_figure(self.figure(name, **options), figure(name), target, wanted)
         if extra := options.keys() & {"by", "variants"}:

@@ -43,8 +43,8 @@ class Record:
 
     @property
     def title(self) -> str:
-        """The space's title, else the request's, else the folder's name."""
-        return str(self.space.get("title") or self.experiment.get("title") or self.name)
+        """The space's title, else the folder's name."""
+        return str(self.space.get("title") or self.name)
 
     @property
     def method(self) -> str:
@@ -105,4 +105,4 @@ class Record:
     @property
     def fixed(self) -> dict[str, Any]:
         """The values that every trial has."""
-        return dict(self.space.get("fixed") or self.space.get("fix") or {})
+        return dict(self.space.get("fixed") or {})

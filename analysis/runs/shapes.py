@@ -106,7 +106,7 @@ _DIMENSION: Shape = {
 SPACE: Shape = {
     **dict.fromkeys(("name", "method", "title", "source"), _TEXT),
     **dict.fromkeys(("search", "vary"), ("a list of parameters", each(_dimension))),
-    **dict.fromkeys(("fixed", "fix"), _VALUES),
+    "fixed": _VALUES,
     "profiles": ("a mapping of mappings", mapping(mapping(is_plain))),
     "figures": _TEXTS,
     "published": _TEXT_OR_NOTHING,

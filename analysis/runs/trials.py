@@ -84,8 +84,7 @@ def origin(trial: FrozenTrial) -> str:
 def read_config(folder: Path, number: int) -> dict[str, Any]:
     """The parameters in a trial's config.yaml, as far as they can be read."""
     stored = read_yaml(folder / run_folder.trial_folder(number) / run_folder.CONFIG, missing={})
-    inner = stored.get("values", stored) if isinstance(stored.get("values", stored), dict) else stored
-    return {key: value for key, value in inner.items() if isinstance(key, str) and is_plain(value)}
+    return {key: value for key, value in stored.items() if isinstance(key, str) and is_plain(value)}
 
 
 def read_partition(folder: Path, number: int) -> dict[int, np.ndarray]:

@@ -70,6 +70,18 @@ class Cells:
         return next((cell for cell in self.cells if (cell.row, cell.condition) == (row, condition)), None)
 
 
+@dataclass(frozen=True)
+class OrderedCells(Cells):
+    """Cells whose columns stand in the order given, as that of a paper."""
+
+    order: tuple[Condition, ...] = ()
+
+    @property
+    def conditions(self) -> list[Condition]:
+        present = {cell.condition for cell in self.cells}
+        return [place for place in self.order if place in present]
+
+
 def cells(
     runs: Sequence[Run], by: Sequence[str] = (), variants: Sequence[str] = (), where: Mapping[str, str] | None = None
 ) -> Cells:

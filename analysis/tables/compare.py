@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from analysis import machines
 from analysis.labels import PERCENT, Labels, decimals, scale, unit_in_files
 from analysis.runs import Paths, Run, load_runs, run_names
@@ -199,16 +197,6 @@ class Comparison:
             {name: run.provenance for name, run in zip(run_names(self.runs), self.runs, strict=True)}
         )
 
-    def long(self) -> pd.DataFrame:
-        """Tidy: run, method, metric, seed, value (as recorded)."""
-        return pd.DataFrame(
-            [
-                {"run": e.run, "method": e.method, "metric": e.metric, "seed": s, "value": v}
-                for e in self.entries
-                for s, v in e.values.items()
-            ]
-        )
-
 
 def compare(paths: Paths, *, metrics: Sequence[str] = (), readout: str = "last") -> Comparison:
     """Two or more runs side by side. A search takes part with its best trial (by what it selected on), a `kind: run`
@@ -242,7 +230,7 @@ def compare(paths: Paths, *, metrics: Sequence[str] = (), readout: str = "last")
 
 def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[ComparedRun]:
     """One metric of all runs, each tested against the first."""
-    values = [seed_values(run, metric, readout) for run in runs]
+    values = [run.over_seeds(metric, reading(metric, readout)) for run in runs]
     tests = [paired(values[0], others) for others in values[1:]]
     corrected = [None, *holm([test.t_p for test in tests])]
     chooser = _chooser(runs, metric)
@@ -265,11 +253,6 @@ def _entries(runs: Sequence[Run], metric: str, readout: str) -> list[ComparedRun
             run_names(runs), runs, seen, values, [None, *tests], corrected, strict=True
         )
     ]
-
-
-def seed_values(run: Run, metric: str, readout: str = "last") -> dict[int, float]:
-    """The run's value of the metric by seed."""
-    return run.over_seeds(metric, reading(metric, readout))
 
 
 def _chooser(runs: Sequence[Run], metric: str) -> str:

@@ -296,7 +296,7 @@ def test_csv_json_and_latex_hold_the_same_numbers(pair: list[Path]) -> None:
         assert float(row["mean"]) == result["mean"] == pytest.approx(entry.summary.mean)
         assert float(row["best_mean"]) == result["best_mean"] == pytest.approx(entry.best.mean)
         assert row["best_by"] == result["best_by"] == "val_global_accuracy"
-        assert entry.summary.shown(100, sign=r" $\pm$ ") in run.invoke(app, [*args, "--latex", "-"]).stdout
+        assert entry.summary.shown(100).replace("±", r"$\pm$") in run.invoke(app, [*args, "--latex", "-"]).stdout
     assert data["results"][0]["t_p"] is None and data["seeds"][0]["values"]["5"] == expected[0].values[5]
     shown = run.invoke(app, args)
     assert shown.exit_code == 0 and expected[1].summary.shown(100) in shown.stdout
