@@ -1,4 +1,4 @@
-"""A labelled data set as trials see it: arrays mapped from the cache, and how to normalise a batch.
+"""A labelled data set as trials see it: arrays mapped from the cache, and their means and deviations.
 
 Samples are images, or vectors, which are images of one pixel with a channel for each number, or sequences of tokens,
 whose channels are the places of the sequence. An image of bytes is stored as uint8, as which 255 stands for 1.
@@ -10,14 +10,11 @@ are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Shape = tuple[int, int, int]
 Kind = Literal["images", "vectors", "tokens"]
@@ -57,20 +54,6 @@ class Dataset:
     test_owner: Labels | None = None
     #: How many tokens there are, where samples are sequences of them.
     vocabulary: int = 0
-    _scale: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def batch(self, x: Tensor) -> Tensor:
-        """Stored samples `(B, ch, H, W)`, on any device, to float32 `(x/255 − mean)/std` of the same shape; without
-        the division where they are stored as float32."""
-        import torch
-
-        one = 255 if x.dtype == torch.uint8 else 1
-        key = str(x.device)
-        if key not in self._scale:
-            mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
-            self._scale[key] = ((one * mean).float().to(x.device), (one * std).float().to(x.device))
-        shift, scale = self._scale[key]
-        return x.to(torch.float32).sub_(shift).div_(scale)
 
 
 @dataclass(frozen=True)
