@@ -21,12 +21,12 @@
 # make wheel   set up, build the wheel and use it as a stranger would: installed elsewhere, away from the repository
 # make gallery set up, run the commands of docs/gallery.md and draw its pictures; about four hours on two cores, three of them for Fashion-MNIST; what is complete is not run again
 # make gallery ONLY="images box"   those pictures alone
-# make bench   set up, measure against plain loops (about an hour on two quiet cores), make bench/performance.md
+# make bench   set up, measure against plain loops (about an hour on two quiet cores), into bench/results.json
 # make bench-peers   the same work by Flower and pfl-research, installed into .venv-peers (about 11 GB); with PFLLIB=FOLDER also by PFLlib, cloned into that folder
 # make bench-gpu     trials per GPU, precisions, recorded servers, MPS, in ten minutes; exits with 2 where there is no GPU
 # make tables        record learning curves for bench-search: about eleven core-hours in all; Ctrl-C at any time, the same command goes on
 # make bench-search  replay searches on the recorded curves, 5 to 30 minutes per table, 40 for several objectives, 40 for `fedtune auto`: how good is the winner, after how many rounds? (SLOTS="1 8 32": by wall-clock)
-# make bench-search-peers   the same with Syne Tune, SMAC3, NePS, Ax and Optuna's Gaussian process beside, installed into .venv-peers (about 1.8 GB); a day
+# make bench-search-peers   the same with Syne Tune, SMAC3, NePS and Optuna's Gaussian process beside, installed into .venv-peers (about 1.8 GB); a day
 # make test-bench   set up, run the tests of the benchmarks: of what is measured and replayed, and of the documents that quote it; nightly
 # make fuzz    set up, try 5,000 bad inputs (INPUTS=n, SEED=n): command lines, files, data sets, damaged runs; about half an hour
 # make cluster-test   set up, search over clusters whose machines are namespaces of this one; says why where that is not allowed
@@ -156,9 +156,9 @@ gallery: $(INSTALLED)
 	@scripts/chromium.sh
 	@$(BIN)/python scripts/gallery.py $(ONLY)
 
-# CASES="client_round search" measures some; LONG=--long also trials of 60 s; QUICK=--quick only tries them. `python -m benchmarks record` puts the figures into docs.
+# CASES="client_round search" measures some; QUICK=--quick only tries them. `python -m benchmarks record` puts the figures into docs.
 bench: $(INSTALLED)
-	@$(BIN)/python -m benchmarks run $(QUICK) $(LONG) $(CASES)
+	@$(BIN)/python -m benchmarks run $(QUICK) $(CASES)
 
 bench-peers: $(INSTALLED)
 	@$(HEARTBEAT) --watch .venv-peers "Installing" scripts/bench_peers.sh

@@ -19,10 +19,9 @@ def main() -> int:
     run = commands.add_parser("run", help="measure all cases, or some")
     run.add_argument("cases", nargs="*", metavar="CASE")
     run.add_argument("--quick", action="store_true", help="only try them; the figures mean nothing")
-    run.add_argument("--long", action="store_true", help="also search with trials of 60 s (twenty minutes more)")
-    page = commands.add_parser("page", help="make bench/performance.md from the results")
-    page.add_argument("--check", action="store_true", help="only say whether docs/performance.md is what was recorded")
-    commands.add_parser("record", help="make docs/performance.md from the results, beside a copy of them")
+    page = commands.add_parser("page", help="make docs/performance.md of what was recorded")
+    page.add_argument("--check", action="store_true", help="only say whether it is what was recorded")
+    commands.add_parser("record", help="keep the results, and make docs/performance.md of them")
     commands.add_parser("explained", help="draw the pictures of the pages that explain, in docs/explained")
     for name in OTHERS:
         other = commands.add_parser(name)
@@ -37,7 +36,7 @@ def main() -> int:
         if unknown:
             print(f"{unknown[0]} is no case; there are {', '.join(ORDER)}", file=sys.stderr)
             return 2
-        return measure([*(chosen.cases or ORDER)], quick=chosen.quick, long=chosen.long)
+        return measure([*(chosen.cases or ORDER)], quick=chosen.quick)
     if chosen.command in OTHERS:
         return measure([chosen.command], quick=chosen.quick)
     from benchmarks import page as pages
@@ -47,16 +46,12 @@ def main() -> int:
 
         explained.write()
         return 0
-    if chosen.command == "page" and chosen.check:
-        return pages.check()
+    if chosen.command == "page":
+        return pages.check() if chosen.check else pages.make()
     if not results.RESULTS.exists():
         print("There are no results yet. Measure with `make bench`.", file=sys.stderr)
         return 2
-    if chosen.command == "record":
-        return pages.record()
-    pages.write(results.load(results.RESULTS), OUT)
-    print(OUT / "performance.md")
-    return 0
+    return pages.record()
 
 
 def module(name: str):  # type: ignore[no-untyped-def]
@@ -64,24 +59,20 @@ def module(name: str):  # type: ignore[no-untyped-def]
     return importlib.import_module(f"benchmarks.cases.{name}")
 
 
-def measure(names: list[str], *, quick: bool, long: bool = False) -> int:
-    """Runs cases, stores and prints what they found, and makes the page."""
+def measure(names: list[str], *, quick: bool) -> int:
+    """Runs cases, and stores and prints what they found."""
     from benchmarks import page as pages
 
     path = OUT / "quick.json" if quick else results.RESULTS
     started = time.monotonic()
     for name in names:
         say(f"{module(name).TITLE} ({name})")
-        case = module(name).run(quick, **({"long": True} if long and name == "search" else {}))
+        case = module(name).run(quick)
         if case is None:
             return 2
         results.store(case, path)
         print(pages.terminal(case), flush=True)
-    pages.write(results.load(path), OUT / "quick" if quick else OUT)
-    say(
-        f"{time.monotonic() - started:.0f} s. Figures in {path}, page in "
-        f"{(OUT / 'quick' if quick else OUT) / 'performance.md'}"
-    )
+    say(f"{time.monotonic() - started:.0f} s. The figures are in {path}.")
     return 0
 
 

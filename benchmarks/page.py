@@ -4,7 +4,6 @@ it."""
 from __future__ import annotations
 
 import html
-import importlib
 import math
 import shutil
 import sys
@@ -33,24 +32,17 @@ about 7 % are noise. The reference loops are kept in `benchmarks`.
 python -m benchmarks page --check
 ```
 """
-MISSING = {
-    "peers": "Not measured here. `make bench-peers` installs Flower and pfl-research into their own environments "
-    "and runs the same work side by side.",
-    "pfllib": "Not measured here. `PFLLIB=FOLDER make bench-peers` measures it, with PFLlib cloned into that folder.",
-    "gpu": "No GPU was at hand: the figures for 1, 4, 16 and 64 trials per GPU, for precisions, recorded servers and MPS "
-    "are missing. `make bench-gpu` measures them.",
-}
 #: Where the axes of a drawing begin.
 LEFT, TOP = 70, 34
-#: What docs/performance.md shows, by case the places of its tables. All else stays in the record.
+#: What the page shows, by case what the titles of its tables begin with. All else stays in the record.
 SHOWN = {
-    "client_round": (0,),
-    "two_cores": (0,),
-    "search": (1,),
-    "scaling": (0,),
-    "peers": (0,),
-    "pfllib": (0,),
-    "gpu": (0, 2),
+    "client_round": ("Seconds per round",),
+    "two_cores": ("Rounds of LeNet-5 on two cores, digits",),
+    "search": ("20 trials of LeNet-5, digits",),
+    "scaling": ("Clients",),
+    "peers": ("FedAvg, LeNet-5",),
+    "pfllib": ("Seconds per round",),
+    "gpu": ("LeNet-5 on", "Steps of different sizes"),
 }
 #: What the page begins with, by goals.
 FOLLOWS = {
@@ -58,8 +50,6 @@ FOLLOWS = {
     "side by side do {} times the rounds of a plain loop of PyTorch on one of them.",
     "Two packed trials against Flower at its best": "It is {} times those of Flower at its best on both cores.",
     "Two packed trials against pfl-research at its best": "It is {} times those of pfl-research at its best on both cores.",
-    "Search over the same trials run bare, 60 s a trial, whole call": "A search of trials of a minute takes {} % longer "
-    "than its trials.",
     "LeNet-5: rounds per hour of 4 trials on one GPU against one": "On a GPU four trials of a small model do {} times "
     "the rounds of one.",
 }
@@ -70,33 +60,16 @@ ALSO = """## Also measured
 COLOURS = ("#3366cc", "#dc6b1f", "#2f8f4e", "#a0459b", "#777777")
 
 
-def markdown(found: Mapping[str, Any], *, whole: bool = True) -> str:
-    """The page's text, with every table of every case or, where it is not to be whole, with those of `SHOWN`."""
+def markdown(found: Mapping[str, Any]) -> str:
+    """The page's text: what is asked for most, and where the rest stands."""
     cases = found["cases"]
-    if not whole:
-        return _short(cases)
-    parts = [HEAD.format(follows=_follows(cases)), _machines(cases), _goals(cases, list(cases))]
-    for name in (*ORDER, *OTHERS):
-        if name in cases:
-            parts.append(_section(cases[name]))
-        elif name in MISSING:
-            title = {"peers": "Against Flower and pfl-research", "pfllib": "Against PFLlib", "gpu": "On a GPU"}[name]
-            parts.append(f"## {title}\n\n{MISSING[name]}\n")
-        else:
-            title = importlib.import_module(f"benchmarks.cases.{name}").TITLE
-            parts.append(f"## {title}\n\nNot measured here. `make bench CASES={name}` measures it.\n")
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _short(cases: Mapping[str, Any]) -> str:
-    """What is asked for most, and where the rest stands."""
-    shown = {name: places for name, places in SHOWN.items() if name in cases}
+    shown = {name: titles for name, titles in SHOWN.items() if name in cases}
     rest = [cases[name] for name in (*ORDER, *OTHERS) if name in cases and name not in shown]
     parts = [HEAD.format(follows=_follows(cases)), _machines({name: cases[name] for name in shown})]
     parts.append(_goals(cases, list(shown)))
-    for name, places in shown.items():
+    for name, titles in shown.items():
         entry = cases[name]
-        tables = [entry["tables"][place] for place in places]
+        tables = [found for found in entry["tables"] if found["title"].startswith(titles)]
         parts.append(_section(entry | {"tables": tables, "notes": [] if entry["curves"] else entry["notes"]}))
     if rest:
         parts.append(ALSO)
@@ -309,7 +282,7 @@ def _ticks(low: float, high: float, log: bool) -> list[float]:
     return [start + i * step for i in range(math.ceil((high - start) / step - 1e-9) + 1)]
 
 
-def write(found: Mapping[str, Any], folder: Path, *, whole: bool = True) -> None:
+def write(found: Mapping[str, Any], folder: Path) -> None:
     """`performance.md` and its drawings in that folder."""
     folder.mkdir(parents=True, exist_ok=True)
     drawings = folder / "performance"
@@ -318,7 +291,7 @@ def write(found: Mapping[str, Any], folder: Path, *, whole: bool = True) -> None
         for place, curve in enumerate(entry["curves"]):
             drawings.mkdir(exist_ok=True)
             (drawings / f"{entry['name']}-{place + 1}.svg").write_text(svg(curve), encoding="utf-8")
-    (folder / "performance.md").write_text(markdown(found, whole=whole), encoding="utf-8")
+    (folder / "performance.md").write_text(markdown(found), encoding="utf-8")
 
 
 def record() -> int:
@@ -331,7 +304,12 @@ def record() -> int:
     cases = {**recorded["cases"], **found["cases"]}
     together = {"cases": {name: cases[name] for name in (*ORDER, *OTHERS) if name in cases}}
     packed.write(RECORDED, together)
-    write(together, DOCS, whole=False)
+    return make()
+
+
+def make() -> int:
+    """Makes the page and its drawings of the recorded figures."""
+    write(packed.read(RECORDED), DOCS)
     print(DOCS / "performance.md")
     return 0
 
@@ -339,7 +317,7 @@ def record() -> int:
 def check() -> int:
     """Whether the page and its drawings are what the recorded figures give."""
     with tempfile.TemporaryDirectory() as folder:
-        write(packed.read(RECORDED), Path(folder), whole=False)
+        write(packed.read(RECORDED), Path(folder))
         made = {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
     there = {
         path.relative_to(DOCS): path.read_bytes()
@@ -348,7 +326,7 @@ def check() -> int:
     }
     if made != there:
         print(
-            f"docs/performance.md is not what {RECORDED.name} gives. Make it anew with `python -m benchmarks record`.",
+            f"docs/performance.md is not what {RECORDED.name} gives. Make it anew with `python -m benchmarks page`.",
             file=sys.stderr,
         )
         return 1

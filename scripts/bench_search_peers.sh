@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv-peers/syne-tune, smac, neps and ax, each with one package of searchers and what it needs; called by
+# Makes .venv-peers/syne-tune, smac and neps, each with one package of searchers and what it needs; called by
 # make bench-search-peers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,4 +10,3 @@ environment syne-tune 'syne-tune==0.16.0' huggingface_hub fastparquet h5py
 environment smac 'smac==2.4.1'
 LENT=$("${VENV:-.venv}/bin/python" -c "$PACKAGES")
 environment neps 'neural-pipeline-search==0.17.0'
-environment ax 'ax-platform==1.3.1'

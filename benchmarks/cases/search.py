@@ -160,7 +160,7 @@ def under_way(diary: Path) -> float:
     return sum(when - began[trial] for what, when, trial in events if what == "end")
 
 
-def run(quick: bool, long: bool = False) -> Case:
+def run(quick: bool) -> Case:
     case = Case("search", TITLE, TEXT, quick=quick)
     with tempfile.TemporaryDirectory(prefix="fedtune-bench-") as made:
         folder = Path(made)
@@ -168,12 +168,6 @@ def run(quick: bool, long: bool = False) -> Case:
             overhead(case, folder, trials=4, rounds=2, seconds=0.2, turns=1, must=MUST, at="0.2 s a trial")
         else:
             overhead(case, folder, trials=20, rounds=10, seconds=10.0, turns=3, must=MUST, at="10 s a trial")
-        if long:
-            overhead(case, folder, trials=20, rounds=20, seconds=60.0, turns=1, must=5.0, at="60 s a trial")
-        else:
-            case.notes.append(
-                "Trials of 60 s are measured by `make bench CASES=search LONG=--long`, which takes 20 minutes more."
-            )
         for of in kinds(case):
             trained(case, folder, of, trials=4 if quick else 20, rounds=2 if quick else 8, turns=1)
     return case

@@ -29,7 +29,7 @@ CONFIRMED = {"fedtune-1-confirmed-40": "fedtune search"}
 #: The same where there is nothing to gain: those tables have seeds for 36 federations.
 CONFIRMED_NULL = {"fedtune-1-confirmed-36": "fedtune search"}
 #: How the names of other packages' searchers begin.
-OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-", "neps-", "ax")
+OTHERS = ("optuna-", "ray-tune-", "syne-tune-", "smac-", "neps-")
 #: Of each other package the page shows so many searchers; all are in the record. Others that it shows.
 OF_EACH = 2
 BESIDE = ("random-1", "oracle-fedtune")

@@ -64,14 +64,6 @@ def simulate(spec: Spec, values: Mapping[str, Value], seed: int) -> Curve:
     return curve(float(np.mean(seconds)))
 
 
-def prepare() -> None:
-    """What a process does before its first federation: one thread, as a trial of a search has."""
-    from trainables.worker import memory, process
-
-    memory.keep_memory()
-    process.set_threads(1)
-
-
 def work(spec: Spec) -> None:
     """A process that simulates: reads a federation per line from stdin, and writes its curve as a line, until stdin
     ends, as it does when the process that asks is killed."""

@@ -51,7 +51,7 @@ def benchmarks(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.skipif(not any(map(shutil.which, pages.BROWSERS)), reason="no Chromium here")
-def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
+def test_cases_are_measured(tmp_path: Path) -> None:
     done = benchmarks(tmp_path, "run", "--quick", "client_round", "methods", "two_cores", "pages", "clients")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "quick.json").read_text())["cases"]
@@ -71,8 +71,7 @@ def test_cases_are_measured_and_become_a_page(tmp_path: Path) -> None:
     assert all(0 < row[4] <= row[5] for row in saved), "two of four clients are written again"
     assert len(dealt) == 6 and all(row[3] == "refused" or int(row[3]) >= 10 for row in dealt)
     assert read[0][:2] == [200, 3]
-    text = (tmp_path / "quick" / "performance.md").read_text()
-    assert "## FedAvg round, one thread" in text and "| LeNet-5 | digits | 2 × 2 × 64 | plain |" in text
+    assert re.search("(?m)^ *LeNet-5 +digits +2 × 2 × 64 +plain ", done.stdout)
     assert not (tmp_path / "results.json").exists(), "a try is kept apart from figures"
 
 
@@ -145,7 +144,6 @@ def test_the_page_has_goals_tables_and_drawings(tmp_path: Path) -> None:
     assert "| twice as fast | ≥ 2× | 3× (2 to 3) | yes |" in text
     assert "| memory | ≤ 450 MiB | 500 MiB | **no** |" in text
     assert "| 200 | 11.0 |" in text
-    assert "make bench-gpu" in text, "what was not measured is said"
     drawing = ElementTree.parse(tmp_path / "performance" / "scaling-1.svg").getroot()
     lines = drawing.findall("{http://www.w3.org/2000/svg}polyline")
     assert len(lines) == 1
@@ -159,7 +157,7 @@ def test_the_page_names_goals_that_were_not_measured(tmp_path: Path) -> None:
     for title in ("LeNet-5", "DFRD's CNN", "Steps"):
         case.table(title, ("executor", "s"), [["loop", 1.0]])
     case.goals.append(Goal(gpu.FOUR, 2.0, 3.0, unit="×"))
-    page.write({"cases": {"gpu": entry(case)}}, tmp_path, whole=False)
+    page.write({"cases": {"gpu": entry(case)}}, tmp_path)
     text = (tmp_path / "performance.md").read_text()
     assert "Of 1 goals for speed that were measured 1 are reached." in text and "Missed" not in text
     others = [one for one in gpu.GOALS if one != gpu.FOUR]
@@ -169,15 +167,15 @@ def test_the_page_names_goals_that_were_not_measured(tmp_path: Path) -> None:
     assert len(others) == 4 and text.count("| not measured |") == 4
 
 
-def test_the_short_page_has_the_tables_that_are_asked_for_and_names_the_rest(tmp_path: Path) -> None:
+def test_the_page_has_the_tables_that_are_asked_for_and_names_the_rest(tmp_path: Path) -> None:
     scaling, other = Case("scaling", "Scaling", "Text."), Case("methods", "Methods", "Text.")
-    for place in range(2):
-        scaling.table(f"Table {place}", ("clients", "s"), [[10, place + 0.5]])
+    for place, title in enumerate(("Trials that compute nothing, two at once", "Clients")):
+        scaling.table(title, ("clients", "s"), [[10, place + 0.5]])
     other.table("Of others", ("method", "s"), [["dfrd", 1.25]])
     other.goals += [Goal("time", 1, 0.5, least=False, unit=" s"), Goal("memory", 450, 500.0, least=False, unit=" MiB")]
-    page.write({"cases": {"scaling": entry(scaling), "methods": entry(other)}}, tmp_path, whole=False)
+    page.write({"cases": {"scaling": entry(scaling), "methods": entry(other)}}, tmp_path)
     text = (tmp_path / "performance.md").read_text()
-    assert "Table 0" in text and "Table 1" not in text and "Of others" not in text
+    assert "Clients:" in text and "Trials that" not in text and "Of others" not in text
     assert "| memory |" in text and "| time |" not in text, "of other cases the goals that were missed"
     assert "- Methods (1 of 2 goals reached)" in text
 
@@ -253,6 +251,8 @@ def test_searches_of_federations_can_be_planned(case: str, tmp_path: Path, monke
     processes.return_value.__enter__.return_value.run.return_value = (1.0, [])
     monkeypatch.setattr(images, "OUT", tmp_path)
     monkeypatch.setattr(search_case, "Processes", processes)
+    monkeypatch.setattr(search_case, "load_run", MagicMock())
+    monkeypatch.setattr(search_case, "ratio", lambda one, other: 1.0)
     monkeypatch.setattr(f"benchmarks.cases.{case}.search", search)
     tried = Case(case, case, quick=True)
     if case == "search":

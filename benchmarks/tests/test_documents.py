@@ -22,7 +22,7 @@ SEARCHERS = ("fedtune-race", "fedtune-race-3", "fedtune-3", "fedtune-1")
 #: Places of 12 and of 40 federations among the budgets.
 BUDGETS = (3, -1)
 #: Searchers of other packages begin with these.
-OTHERS = ("optuna", "ray-tune", "syne-tune", "smac", "neps", "ax")
+OTHERS = ("optuna", "ray-tune", "syne-tune", "smac", "neps")
 
 
 def section(heading: str) -> str:

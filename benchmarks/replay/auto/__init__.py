@@ -3,5 +3,5 @@
     python -m benchmarks.replay run --tables auto        # on the recorded tables of `auto`, 20 repetitions
 
 `world` puts the tables of a data set together, `command` replays the command, `rivals` what it is compared with,
-`measure` repeats both and compares, `section` writes the page's part.
+`measure` repeats both and compares.
 """

@@ -40,13 +40,12 @@ SEARCHERS: dict[str, Factory] = {
     "ray-tune-optuna": RayTune,
     **{f"syne-tune-{name}": arm("syne-tune", own) for name, own in _SYNE_TUNE.items()},
     **{f"smac-{name}": arm("smac", name) for name in ("race", "hyperband")},
-    "ax": arm("ax", "ax"),
     **{f"neps-{name}": arm("neps", name) for name in ("priorband", "priorband-high")},
     "oracle-random": lambda setting: Told(plain.Random(setting, each=1), setting),
     "oracle-fedtune": lambda setting: Told(Present(setting, each=1), setting),
 }
 
 #: Those that run in environments of their own; they take part when they are named, or with --peers.
-PEERS = tuple(name for name in SEARCHERS if name.startswith(("syne-tune-", "smac-", "neps-", "ax")))
+PEERS = tuple(name for name in SEARCHERS if name.startswith(("syne-tune-", "smac-", "neps-")))
 #: Those whose proposals may take seconds; they take part when they are named, or with --slow.
 SLOW = tuple(name for name in SEARCHERS if name.startswith("optuna-gp"))

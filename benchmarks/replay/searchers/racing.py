@@ -1,4 +1,4 @@
-"""`fedtune search --race`, driven without Ray: the product's own race."""
+"""`fedtune search --race`, and the search that confirms, driven without Ray: the product's own."""
 
 from __future__ import annotations
 
