@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from search_spaces import run_folder
+from tests import unchanged
 from tests.faults.registry import EQUAL, REFUSED
 from tests.fedtune.conftest import frozen, timing
 
@@ -33,21 +32,9 @@ class Done:
 
 
 def state(folder: Path) -> dict[str, str]:
-    """Everything in a folder: kind, mode, and content of every name in it; but not of the lock. Empty where there is no
-    folder."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.name == run_folder.LOCK and path.is_file() and not path.is_symlink():
-            continue  # it only names the last process that held it
-        mode = f"{path.lstat().st_mode:o}"
-        if path.is_symlink():
-            content = os.readlink(path)
-        elif path.is_file():
-            content = hashlib.blake2b(path.read_bytes()).hexdigest()
-        else:
-            content = ""
-        found[str(path.relative_to(folder))] = f"{mode} {content}"
-    return found
+    """Everything in a folder but the lock, which only names the last process that held it."""
+    found = unchanged.state(folder)
+    return {name: what for name, what in found.items() if Path(name).name != run_folder.LOCK or what[:3] != "100"}
 
 
 def record(run: Path) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.conftest import experiment, space
 from tests.security import prepared
-from tests.security.test_links import tree
+from tests.unchanged import unchanged
 
 RECORDED, GIVEN = "203.0.113.7:6379", "10.0.0.2:6379"
 
@@ -87,15 +87,15 @@ def test_where_nobody_answers_nothing_is_written(tmp_path: Path, kind: str, monk
     monkeypatch.setattr(cluster, "_is_joined", lambda: False)
     prepare, go_on = KINDS[kind]
     folder = prepare(tmp_path / "run")
-    before = tree(folder)
-    with pytest.raises(UserError, match=r"No Ray cluster answers at '127\.0\.0\.1:1'") as told:
+    with unchanged(folder), pytest.raises(UserError, match=r"No Ray cluster answers at '127\.0\.0\.1:1'") as told:
         go_on(folder, "127.0.0.1:1")
-    assert len(told.value.problems) == 1 and tree(folder) == before
+    assert len(told.value.problems) == 1
 
 
 def test_what_this_machine_has_not_is_told_before_it_goes_on(tmp_path: Path) -> None:
     folder = prepared.several(tmp_path / "run", address=RECORDED, gpus_per_trial=64.0)
-    before = tree(folder)
-    with pytest.raises(UserError, match=r"gpus of a trial must be at most .* Give --address to join a cluster"):
+    with (
+        unchanged(folder),
+        pytest.raises(UserError, match=r"gpus of a trial must be at most .* Give --address to join a cluster"),
+    ):
         resume(folder)
-    assert tree(folder) == before

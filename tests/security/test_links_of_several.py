@@ -22,7 +22,8 @@ from search_spaces.errors import UserError
 from tests.fedtune.conftest import start
 from tests.fedtune.fake import Fake
 from tests.security.prepared import several
-from tests.security.test_links import SECRET, linked, tree
+from tests.security.test_links import SECRET, linked
+from tests.unchanged import unchanged
 from trainables import models
 from trainables.zoo import Card, load_model, save_model
 
@@ -43,11 +44,9 @@ def elsewhere(tmp_path: Path) -> Path:
 
 def refused(folder: Path, name: str, target: Path, command: Callable[[Path], object]) -> None:
     linked(folder, name, target)
-    before, inside = tree(target), tree(folder)
-    with pytest.raises(UserError, match="symbolic link") as told:
+    with unchanged(target, folder), pytest.raises(UserError, match="symbolic link") as told:
         command(folder)
     assert str(folder / name) in str(told.value) and SECRET not in str(told.value)
-    assert tree(target) == before and tree(folder) == inside
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from search_spaces.space import Space
 from tests import study_file
 from tests.fedtune.conftest import start
 from tests.fedtune.played import searched
+from tests.unchanged import unchanged
 
 
 def edited(folder: Path, **changes: Any) -> Run:
@@ -164,14 +165,12 @@ def test_it_says_what_goes_on_and_what_stays(run: Run) -> None:
 def test_the_command_ends_with_one_sentence_and_writes_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     for words, said in (([], "Nothing was asked for."), (["--rounds", "0"], "rounds must be a whole number")):
         monkeypatch.setattr(sys, "argv", ["fedtune", "extend", str(run.path), *words])
-        with pytest.raises(SystemExit) as ended:
+        with unchanged(run.path), pytest.raises(SystemExit) as ended:
             main()
         error = capsys.readouterr().err.strip()
         assert ended.value.code == 2 and said in error and len(error.splitlines()) <= 3
-    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == files
 
 
 def test_a_fifth_of_a_search_that_is_extended_confirms(tmp_path: Path) -> None:

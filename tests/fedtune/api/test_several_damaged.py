@@ -13,10 +13,10 @@ import pytest
 from fedtune.api.resume import resume
 from search_spaces import run_folder
 from search_spaces.errors import UserError
-from tests.faults.outcome import state
 from tests.fedtune.fake import Fake, OfTable
 from tests.fedtune.played import play
 from tests.security.prepared import CELLS, Stopped, again, several, stop_before_ray, table
+from tests.unchanged import unchanged
 
 
 def other_data(run: Path) -> None:
@@ -59,38 +59,30 @@ def test_the_best_configuration_is_written_again(fresh: Path, damage: Callable[[
 def test_a_file_in_the_place_of_the_folder_of_best_configurations_is_refused(fresh: Path) -> None:
     shutil.rmtree(fresh / run_folder.BEST)
     (fresh / run_folder.BEST).write_text("x")
-    before = state(fresh)
-    with pytest.raises(UserError, match="best must be a folder, got a file"):
+    with unchanged(fresh), pytest.raises(UserError, match="best must be a folder, got a file"):
         resume(fresh, quiet=True, simulate=Fake)
-    assert state(fresh) == before
 
 
 def test_a_folder_in_the_place_of_the_best_configuration_is_refused_before_anything_is_written(fresh: Path) -> None:
     best = fresh / run_folder.BEST / "fedavg.yaml"
     best.unlink()
     best.mkdir()
-    before = state(fresh)
-    with pytest.raises(UserError, match=r"best/fedavg.yaml must be a file, got a folder"):
+    with unchanged(fresh), pytest.raises(UserError, match=r"best/fedavg.yaml must be a file, got a folder"):
         resume(fresh, quiet=True, simulate=Fake)
-    assert state(fresh) == before
 
 
 def test_a_file_in_the_place_of_fresh_seeds_is_refused_before_anything_is_written(fresh: Path) -> None:
     folder = fresh / run_folder.FRESH / "fedavg"
     shutil.rmtree(folder)
     folder.write_text("x")
-    before = state(fresh)
-    with pytest.raises(UserError, match="that is not a directory"):
+    with unchanged(fresh), pytest.raises(UserError, match="that is not a directory"):
         resume(fresh, quiet=True, simulate=Fake)
-    assert state(fresh) == before
 
 
 def test_fresh_seeds_begun_with_other_data_do_not_go_on(fresh: Path) -> None:
     other_data(fresh / run_folder.FRESH / "fedavg")
-    before = state(fresh)
-    with pytest.raises(UserError, match="hash another"):
+    with unchanged(fresh), pytest.raises(UserError, match="hash another"):
         resume(fresh, quiet=True, simulate=Fake)
-    assert state(fresh) == before
 
 
 @pytest.fixture
@@ -109,25 +101,19 @@ def test_a_finished_cell_is_not_computed_again_on_other_data(made: Path) -> None
     with pytest.raises(Stopped):
         again(made)
     (cell / run_folder.trial_folder(0) / run_folder.ROUNDS).unlink()
-    before = state(made)
-    with pytest.raises(UserError, match="hash another"):
+    with unchanged(made), pytest.raises(UserError, match="hash another"):
         again(made)
-    assert state(made) == before
 
 
 def test_a_torn_cell_is_refused_before_another_one_is_made(made: Path) -> None:
     cells = made / run_folder.CELLS
     shutil.rmtree(cells / CELLS[1])
     (cells / CELLS[0] / run_folder.SPACE).write_text("{")
-    before = state(made)
-    with pytest.raises(UserError, match=r"space\.json"):
+    with unchanged(made), pytest.raises(UserError, match=r"space\.json"):
         again(made)
-    assert state(made) == before
 
 
 def test_a_folder_in_the_place_of_a_table_is_refused_before_anything_is_written(made: Path) -> None:
     (made / run_folder.VERDICTS).mkdir()
-    before = state(made)
-    with pytest.raises(UserError, match=r"verdicts\.csv must be a file, got a folder"):
+    with unchanged(made), pytest.raises(UserError, match=r"verdicts\.csv must be a file, got a folder"):
         again(made)
-    assert state(made) == before

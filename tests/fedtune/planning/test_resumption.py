@@ -22,6 +22,7 @@ from search_spaces import run_folder
 from search_spaces.errors import UserError
 from tests.fedtune.queues import opened, take
 from tests.toy import write_toy
+from tests.unchanged import unchanged
 from trainables.worker import rounds_jsonl
 
 
@@ -101,10 +102,6 @@ FAULTS = {
 }
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize("words", [("resume",), ("extend", "--trials", "2")], ids=lambda words: words[0])
 def test_a_fault_is_one_sentence_and_nothing_is_written(
@@ -115,14 +112,12 @@ def test_a_fault_is_one_sentence_and_nothing_is_written(
     words: tuple[str, ...],
 ) -> None:
     fault(begun, monkeypatch)
-    before = tree(begun.folder)
     monkeypatch.setattr(sys, "argv", ["fedtune", words[0], str(begun.folder), *words[1:]])
-    with pytest.raises(SystemExit) as end:
+    with unchanged(begun.folder), pytest.raises(SystemExit) as end:
         main()
     out, err = capsys.readouterr()
     assert (end.value.code, out) == (2, "")
     assert FAULTS[fault] in err and len(err.splitlines()) == 1
-    assert tree(begun.folder) == before
     assert [trial.state.name for trial in StudyFile(begun.folder).study.trials] == ["RUNNING"]
 
 
