@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -142,15 +144,30 @@ def test_shapes_features_and_head(name: str, shape: tuple[int, int, int]) -> Non
     assert any(k.startswith("head.") for k in model.axes)
 
 
+def test_lenet5_on_28_has_120_features() -> None:
+    assert models.build("lenet5", (1, 28, 28), 10).feature_width == 120
+
+
+#: What follows the convolutions, of which each is followed by ReLU and pooling.
+AFTER_POOLING: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
+    "lenet5": lambda model, z: F.relu(model.conv3(z)).flatten(1),
+    "lenet5_paper": lambda model, z: z.flatten(1),
+    "cnn2": lambda model, z: F.relu(model.fc(z.flatten(1))),
+    "cnn3": lambda model, z: F.relu(model.fc(z.flatten(1))),
+    "mlp": lambda model, z: F.relu(model.fc2(F.relu(model.fc1(z.flatten(1))))),
+}
+
+
 @pytest.mark.usefixtures("float64")
-def test_lenet5_on_28_is_the_same_as_a_first_layer_padding_of_two() -> None:
-    model = models.build("lenet5", (1, 28, 28), 10)
-    assert model.feature_width == 120
-    x = torch.randn(2, 1, 28, 28)
-    first = F.conv2d(x, model.conv1.weight, model.conv1.bias, padding=2)
-    z = F.max_pool2d(F.relu(first), 2)
-    z = F.max_pool2d(F.relu(model.conv2(z)), 2)
-    torch.testing.assert_close(model.features(x), F.relu(model.conv3(z)).flatten(1), atol=1e-12, rtol=1e-9)
+@pytest.mark.parametrize("name", AFTER_POOLING)
+def test_layer_by_layer(name: str) -> None:
+    """`lenet5` on 28 × 28 is the same as a first layer with a padding of two."""
+    model: Any = models.build(name, SHAPES[name], 10)
+    x = torch.randn(2, *SHAPES[name])
+    z = F.pad(x, (2, 2, 2, 2)) if name == "lenet5" else x
+    for conv in [] if name == "mlp" else getattr(model, "convs", None) or (model.conv1, model.conv2):
+        z = F.max_pool2d(F.relu(conv(z)), 2)
+    torch.testing.assert_close(model.features(x), AFTER_POOLING[name](model, z), atol=1e-12, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -212,43 +229,18 @@ def test_cnn_layer_by_layer_with_relu_before_pooling() -> None:
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", SHAPES)
 def test_scaler_multiplies_convolutions_by_one_over_r_in_training_only(name: str) -> None:
-    shape = SHAPES[name]
-    plain, scaled = models.build(name, shape, 10, 0.25), models.build(name, shape, 10, 0.25, scaler=True)
-    x = torch.randn(4, *shape)
-    if name == "lenet5":
-        with torch.no_grad():
-            conv1, conv2, conv3 = plain.conv1, plain.conv2, plain.conv3
-            z = F.max_pool2d(F.relu(4 * conv1(F.pad(x, (2, 2, 2, 2)))), 2)
-            expected = F.relu(4 * conv3(F.max_pool2d(F.relu(4 * conv2(z)), 2))).flatten(1)
-            torch.testing.assert_close(scaled.features(x), expected, atol=1e-12, rtol=1e-9)
-    elif name in ("cnn2", "cnn3"):
-        with torch.no_grad():
-            z = x
-            for conv in plain.convs:
-                z = F.max_pool2d(F.relu(4 * conv(z)), 2)
-            torch.testing.assert_close(scaled.features(x), F.relu(plain.fc(z.flatten(1))), atol=1e-12, rtol=1e-9)
-    elif name == "mlp":
-        with torch.no_grad():
-            expected = F.relu(4 * plain.fc2(F.relu(4 * plain.fc1(x.flatten(1)))))
-            torch.testing.assert_close(scaled.features(x), expected, atol=1e-12, rtol=1e-9)
-    elif name == "lenet5_paper":
-        with torch.no_grad():
-            z = F.max_pool2d(F.relu(4 * plain.conv1(x)), 2)
-            torch.testing.assert_close(
-                scaled.features(x), F.max_pool2d(F.relu(4 * plain.conv2(z)), 2).flatten(1), atol=1e-12, rtol=1e-9
-            )
-    else:
-        hooks = [
-            conv.register_forward_hook(lambda _, __, out: 4 * out)
-            for conv in plain.modules()
-            if isinstance(conv, nn.Conv2d)
-        ]
-        expected = plain(x)
-        for hook in hooks:
-            hook.remove()
-        torch.testing.assert_close(scaled(x), expected, atol=1e-9, rtol=1e-9)
-        assert (scaled(x) - plain(x)).abs().max() > 1e-6
+    """Of `mlp`, which has none, the linear layers before its head."""
+    plain, scaled = (models.build(name, SHAPES[name], 10, 0.25, scaler=scaler) for scaler in (False, True))
+    x = torch.randn(4, *SHAPES[name])
     assert torch.equal(scaled.eval()(x), plain.eval()(x))
+    assert (scaled.train()(x) - plain.train()(x)).abs().max() > 1e-6
+    with torch.no_grad():
+        for place, layer in plain.named_modules():
+            if isinstance(layer, nn.Linear if name == "mlp" else nn.Conv2d) and not place.startswith("head"):
+                for tensor in layer.parameters():
+                    tensor.mul_(4)
+    found, expected = ((model.features(x), model(x)) for model in (scaled, plain))
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-9)
 
 
 @pytest.mark.usefixtures("float64")
