@@ -286,31 +286,6 @@ def test_the_search_for_something_new_ends(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(asked) == 3999, "the first draw is no such one"
 
 
-def nearest(points: Any) -> float:
-    """The median distance of these points to the nearest other one, in the unit cube."""
-    apart = np.linalg.norm(points[:, None] - points, axis=-1) + 9 * np.eye(len(points))
-    return float(np.median(apart.min(axis=1)))
-
-
-def test_trials_side_by_side_do_not_lie_in_one_heap() -> None:
-    """Sixteen proposals without a result in between, after twelve results that have one best place."""
-    where = Space("box", "fedavg", {f"x{i}": Dimension(Parameter(f"x{i}", "real", 0.5, "", low=0, high=1), 0.0, 1.0)
-                                    for i in range(3)})  # fmt: skip
-    known = [proposed(where, [], [], 1.0, 1, number)[0] for number in range(12)]
-    for number, trial in enumerate(known):
-        value = 80 - 60 * sum((x - 0.6) ** 2 for x in trial.params.values())
-        known[number] = frozen_trial(number, trial.params, value, kinds=trial.distributions)
-
-    def row(*, told: bool) -> float:
-        begun: list[Any] = []
-        for number in range(12, 28):
-            had = [trial.params for trial in (*known, *begun)]
-            begun.append(proposed(where, known, had, 1.0, 1, number, begun if told else ())[0])
-        return nearest(np.array([[*trial.params.values()] for trial in begun]))
-
-    assert row(told=True) > 2 * row(told=False)
-
-
 @pytest.mark.parametrize("cost", [None, 0.9])
 def test_several_at_once_are_those_that_are_chosen_one_after_the_other(cost: float | None) -> None:
     """Each as if the ones before it ran already."""

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from optuna.distributions import BaseDistribution, FloatDistribution
-from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import FrozenTrial
 
-from fedtune.decisions import next_trial
+from fedtune.decisions import expected_improvement, next_trial
+from fedtune.decisions.expected_improvement import Told, Tried
 from fedtune.decisions.history import Part
 from fedtune.decisions.optuna_samplers import ASK_WHAT_RUNS, SAMPLERS, ask, make_sampler
 from fedtune.decisions.shared_budget import Allocation
@@ -52,22 +53,27 @@ def finish(queue: Queue, proposal: Proposal) -> None:
     queue.finish(proposal.number, Ending("completed", 9, None, {9: (value,)}))
 
 
-@pytest.mark.parametrize("sampler", ASK_WHAT_RUNS)
+@pytest.mark.parametrize("sampler", ["ei", *ASK_WHAT_RUNS])
 def test_trials_side_by_side_do_not_lie_in_one_heap(sampler: str) -> None:
-    """Eight proposals without a result in between, after twelve results that have one best place: the median distance
-    to the nearest other one in the unit cube."""
+    """Eight proposals, of `ei` sixteen, without a result in between, after twelve results that have one best place: the
+    median distance to the nearest other one in the unit cube."""
     one = {f"x{i}": Parameter(f"x{i}", "real", 0.5, "", low=0, high=1) for i in range(3)}
     where = Space("box", "fedavg", {name: Dimension(parameter, 0.0, 1.0) for name, parameter in one.items()})
-    known = [ask(make_sampler("random", 1, number), ["val_global_accuracy"], [], where, None) for number in range(12)]
-    for number, trial in enumerate(known):
+    metric, known = ["val_global_accuracy"], list[FrozenTrial]()
+    for number in range(12):
+        trial = ask(make_sampler("random", 1, number), metric, [], where, None)
         value = 80 - 60 * sum((x - 0.6) ** 2 for x in trial.params.values())
-        known[number] = create_trial(value=value, params=trial.params, distributions=trial.distributions)
+        known.append(frozen_trial(number, trial.params, value, kinds=trial.distributions))
 
     def row(*, told: bool) -> float:
         made: list[FrozenTrial] = []
-        for number in range(12, 20):
+        for number in range(12, 28 if sampler == "ei" else 20):
             running = made if told else ()
-            made.append(ask(make_sampler(sampler, 1, number), ["val_global_accuracy"], known, where, None, running))
+            if sampler == "ei":
+                had = Tried.of([*known, *made])
+                made.append(expected_improvement.proposed(where, Told.of(known, 1.0), had, 1, number, running)[0])
+            else:
+                made.append(ask(make_sampler(sampler, 1, number), metric, known, where, None, running))
         points = np.array([[trial.params[name] for name in one] for trial in made])
         apart = np.linalg.norm(points[:, None] - points, axis=-1) + 9 * np.eye(len(points))
         return float(np.median(apart.min(axis=1)))
