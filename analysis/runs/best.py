@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from analysis.estimate import Estimate
 from analysis.runs import Run
@@ -40,6 +42,11 @@ class Best:
     def measured(self) -> dict[str, float | None]:
         """`values` as files and --json hold them: none for a target that was not reached."""
         return {name: None if is_unreached(value) else value for name, value in self.values.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for --json: null where a target was not reached, or nothing was measured."""
+        required = [asdict(one) | {"value": None if math.isnan(one.value) else one.value} for one in self.kept]
+        return asdict(self) | {"values": self.measured, "kept": required}
 
     @classmethod
     def of(cls, run: Run, number: int) -> Best:

@@ -54,13 +54,13 @@ class Result(Findings):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for --json."""
-        plain = dataclasses.asdict(self) | {"folder": str(self.folder)}
-        for name, one in {"best": self.best, "ahead": self.ahead}.items():
-            if one is not None:
-                plain[name]["values"] = one.measured
-        for told, best in zip(plain["by_condition"], self.by_condition, strict=True):
-            told["values"] = best.measured
-        return plain
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {
+            "folder": str(self.folder),
+            "counts": dict(self.counts),
+            "best": self.best and self.best.to_json(),
+            "by_condition": [best.to_json() for best in self.by_condition],
+            "ahead": self.ahead and self.ahead.to_json(),
+        }
 
 
 @fields_of(SearchRequest, cluster.ahead)

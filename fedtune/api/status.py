@@ -3,7 +3,6 @@ or after them."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import signal
 import subprocess
@@ -76,8 +75,8 @@ def status(run: str | Path) -> dict[str, Any]:
         "failed": counts["FAIL"],
         "running": running,
         "best": None if best is None else _plain(best),
-        "ahead": None if ahead is None else _plain(ahead) | {"round": ahead.round, "rounds": experiment.rounds},
-        "by_condition": [_plain(one) | {"condition": dict(one.condition)} for one in best_by_condition(found)],
+        "ahead": None if ahead is None else _plain(ahead) | {"rounds": experiment.rounds},
+        "by_condition": [_plain(one) for one in best_by_condition(found)],
         "errors": [
             {"trial": t.number, "error": t.user_attrs.get("error", "")} for t in trials if t.state.name == "FAIL"
         ],
@@ -99,8 +98,9 @@ def of_auto(found: Auto) -> dict[str, Any]:
 
 
 def _plain(best: Best) -> dict[str, Any]:
-    said = None if best.estimate is None else dataclasses.asdict(best.estimate)
-    return {"trial": best.number, "values": dict(best.values), "params": dict(best.params), "estimate": said}
+    """As `fedtune search --json` has it, where `number` is what all of `status` calls `trial`."""
+    plain = best.to_json()
+    return {"trial": plain.pop("number"), **plain}
 
 
 def dashboard(run: str | Path, *, port: int = 8080) -> int:

@@ -86,4 +86,4 @@ def _best(best: dict[str, Any] | None) -> str:
     if (found := best["estimate"]) is not None:
         metric = next(iter(best["values"]))
         return f"{told(metric, found['mean'])} [{told(metric, found['low'])}, {told(metric, found['high'])}]"
-    return ", ".join(told(name, value) for name, value in best["values"].items())
+    return ", ".join("not reached" if value is None else told(name, value) for name, value in best["values"].items())

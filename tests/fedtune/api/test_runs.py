@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +12,21 @@ from typer.testing import CliRunner
 
 import fedtune
 from analysis.runs import run as run_module
+from analysis.runs.best import Best
+from analysis.runs.requirements import Kept
 from analysis.runs.rounds import Lines, read_lines
+from fedtune.api.search import result_of
 from fedtune.cli import app
+from fedtune.decisions.history import Part
+from fedtune.execution.driver import Outcome
+from fedtune.execution.queue import Queue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
+from search_spaces.metrics import UNREACHED
 from tests.analysis.reproduce import folders
+from tests.fedtune.conftest import space
 from tests.fedtune.played import begin, searched
+from trainables.worker.job import Ending
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +101,32 @@ def test_they_are_shown_a_line_each(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert "a-search" in lines[3] and "finished" in lines[3] and "6/6" in lines[3] and "[" in lines[3]
     assert "begun" in lines[4] and "resumable" in lines[4] and "0/7" in lines[4]
     assert "torn" in lines[5] and "unreadable" in lines[5]
+
+
+def test_a_target_that_was_not_reached_has_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `fedtune search --json` says it; the study holds a number there, which Optuna wants."""
+    run = tmp_path / "run"
+    queue = Queue([Part(run, begin(run, metric=("rounds_to_target",), trials=1).experiment, space())])
+    assert queue.propose() is not None
+    queue.finish(0, Ending("completed", 9, None, {9: (UNREACHED,)}))
+    said = json.loads(CliRunner().invoke(app, ["runs", str(tmp_path), "--json"]).stdout)[0]["best"]
+    assert said == json.loads(CliRunner().invoke(app, ["status", str(run), "--json"]).stdout)["best"]
+    assert said["values"] == {"rounds_to_target": None}
+    searched = result_of(run, Outcome(finished=True)).to_json()["best"]
+    assert {"trial": searched.pop("number"), **searched} == said
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "not reached" in CliRunner().invoke(app, ["runs", str(tmp_path)]).stdout
+
+
+def test_a_requirement_that_was_not_measured_has_null() -> None:
+    """JSON has no nan."""
+    best = Best(0, {"global_accuracy": 0.5}, {}, {}, kept=(Kept("rounds_to_target<=5", math.nan, False, None),))
+    assert best.to_json()["kept"][0] == {
+        "requirement": "rounds_to_target<=5",
+        "value": None,
+        "holds": False,
+        "probability": None,
+    }
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
