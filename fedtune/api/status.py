@@ -42,11 +42,24 @@ def status(run: str | Path) -> dict[str, Any]:
     Of a search over several methods (`fedtune auto`): run, kind, metric, state, the outcome of its trials, leader, and
     the leaderboard's rows. Of a figure or table (`fedtune reproduce`): run, the kind `reproduction`, name, title,
     state, how many of its cells are over, and how many federations have ended or failed."""
+    return how_far(opened(run))
+
+
+def opened(run: str | Path) -> Run | Auto | Made:
+    """A run directory, read as what it holds: a run, a search over several methods, or a figure or table."""
     if (several := load_one(run)) is not None:
-        return of_auto(several)
-    if ReproductionRecord.is_in(run):
-        return _of_reproduction(load_made(run))
-    found = load(run)
+        return several
+    return load_made(run) if ReproductionRecord.is_in(run) else load(run)
+
+
+def how_far(found: Run | Auto | Made) -> dict[str, Any]:
+    """What `status` says of what was read."""
+    if isinstance(found, Auto):
+        return _of_auto(found)
+    return _of_reproduction(found) if isinstance(found, Made) else _of_run(found)
+
+
+def _of_run(found: Run) -> dict[str, Any]:
     folder, experiment, trials = found.path, Experiment.of(found), found.frozen
     counts = Counter(trial.state.name for trial in trials)
     driven = is_driven(folder)
@@ -83,8 +96,8 @@ def status(run: str | Path) -> dict[str, Any]:
     }
 
 
-def of_auto(found: Auto) -> dict[str, Any]:
-    """What `status` says of a search over several methods."""
+def _of_auto(found: Auto) -> dict[str, Any]:
+    """Of a search over several methods."""
     outcomes = {name: sum(getattr(row, name) for row in found.rows) for name in ("trials", "done", "stopped", "failed")}
     return {
         "run": str(found.path),
@@ -94,6 +107,22 @@ def of_auto(found: Auto) -> dict[str, Any]:
         **outcomes,
         "leader": found.leader,
         "leaderboard": found.table().json(),
+    }
+
+
+def _of_reproduction(made: Made) -> dict[str, Any]:
+    """Of a figure or table, all of whose cells are runs of their own."""
+    planned = made.planned
+    over = sum(is_over(run.frozen, Experiment.of(run)) for run in made.distinct)
+    return {
+        "run": str(made.path),
+        "kind": "reproduction",
+        "name": made.reproduction.name,
+        "title": made.reproduction.title,
+        "state": "running" if is_driven(made.path) else "finished" if over == planned else "resumable",
+        "cells": {"over": over, "planned": planned},
+        "done": made.done,
+        "failed": sum(made.failed.values()),
     }
 
 
@@ -183,19 +212,3 @@ def runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
             except UserError as error:
                 rows.append({"run": str(path), "problem": str(error)})
     return rows
-
-
-def _of_reproduction(made: Made) -> dict[str, Any]:
-    """What `status` says of a figure or table, all of whose cells are runs of their own."""
-    planned = made.planned
-    over = sum(is_over(run.frozen, Experiment.of(run)) for run in made.distinct)
-    return {
-        "run": str(made.path),
-        "kind": "reproduction",
-        "name": made.reproduction.name,
-        "title": made.reproduction.title,
-        "state": "running" if is_driven(made.path) else "finished" if over == planned else "resumable",
-        "cells": {"over": over, "planned": planned},
-        "done": made.done,
-        "failed": sum(made.failed.values()),
-    }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from analysis.auto import Auto, explained
 from analysis.labels import told
 from analysis.next_commands import run_command
 from fedtune.commands._output import leave, models
+from fedtune.commands._status_output import board, trials
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from search_spaces import run_folder
@@ -25,40 +24,13 @@ def result(found: AutoResult, as_json: bool) -> None:
     if as_json:
         tables.print_json(found.to_json())
     else:
-        tables.say(f"{folder}: {_trials(found.auto)} in {duration(found.seconds)}.")
+        tables.say(f"{folder}: {trials(found.auto)} in {duration(found.seconds)}.")
         board(found.auto)
         if found.finished:
             _final(found)
         else:
             tables.say("Interrupted. Go on with:", f"fedtune resume {quote(folder)}")
     leave(found, found.finished and found.auto.leader is None)
-
-
-def status(auto: Auto, found: Mapping[str, Any], as_json: bool) -> None:
-    """Prints how far a search over several methods has come; `found` is what `fedtune.status` says of it."""
-    if as_json:
-        tables.print_json(found)
-        return
-    folder = shown(auto.path)
-    tables.say(f"{folder}: {found['state']}. {_trials(auto)}.")
-    board(auto)
-    if found["state"] == "resumable":
-        tables.say("Go on with:", f"fedtune resume {quote(folder)}")
-
-
-def _trials(auto: Auto) -> str:
-    done, stopped, failed = (sum(getattr(row, name) for row in auto.rows) for name in ("done", "stopped", "failed"))
-    return f"{done} trials done, {stopped} stopped early, {failed} failed"
-
-
-def board(auto: Auto) -> None:
-    """The leaderboard and what is said below it."""
-    table = auto.table()
-    tables.draw(table)
-    for line in explained(auto):
-        tables.say(line)
-    for note in table.notes:
-        tables.say(note)
 
 
 def _final(found: AutoResult) -> None:

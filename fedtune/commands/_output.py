@@ -13,7 +13,7 @@ import yaml
 from analysis.labels import size, told
 from analysis.next_commands import run_command
 from analysis.runs.conditions import show
-from fedtune.commands._status_output import params_text, say_ahead, say_estimate, say_under
+from fedtune.commands._status_output import params_text, say_found
 from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
@@ -57,25 +57,7 @@ def result(found: Result, as_json: bool) -> None:
             + f" in {duration(found.seconds)}."
             + (f" {found.taken} of those done are results of earlier runs." if found.taken else "")
         )
-        if found.best is not None:
-            best = found.best
-            tables.say(
-                f"Best: trial {best.number}{f' ({best.origin})' if best.origin else ''}, "
-                + ", ".join(f"{name} {told(name, value)}" for name, value in best.values.items())
-                + _test(best.metrics, best.values)
-                + (f", with {params_text(best.params)}" if best.params else "")
-                + "."
-            )
-            say_estimate(best.estimate, experiment.metric[0])
-            for one in best.kept:
-                tables.say(f"  {one.sentence()}")
-        if (ahead := found.ahead) is not None:
-            at = ahead.round or 0, experiment.rounds
-            say_ahead(ahead.number, at, ahead.values, ahead.params, ahead.estimate, experiment.metric[0])
-        for under in found.by_condition:
-            say_under(under.condition, under.number, under.values, under.params, under.estimate, experiment.metric[0])
-            for one in under.kept:
-                tables.say(f"  {one.sentence()}")
+        say_found(found.best, found.ahead, found.by_condition, experiment)
         if found.best is None and not found.by_condition and found.finished:
             tables.say(
                 f"No trial ran to its end, so there is no best one. `fedtune status {quote(folder)}` says why each "
@@ -117,13 +99,6 @@ def leave(found: Result | AutoResult | Reproduced, is_empty: bool) -> None:
         raise typer.Exit(1)
     if found.unsent is not None:
         raise typer.Exit(UNSENT)
-
-
-def _test(metrics: Any, values: Any) -> str:
-    """The same metric on the test set, where the search selected on validation data."""
-    name = next(iter(values))
-    twin = name.removeprefix("val_")
-    return f" (test {told(twin, metrics[twin])})" if twin != name and twin in metrics else ""
 
 
 def estimate(found: Estimate, as_json: bool) -> None:

@@ -18,16 +18,10 @@ def command(run: Run, *, as_json: AsJson = False) -> None:
     from fedtune.console.busy import reading
 
     with reading("reading the run"):
-        from analysis import auto
-        from fedtune.api.status import of_auto, status
+        from fedtune.api.status import how_far, opened
 
-        several = auto.load_one(run)
-        found = status(run) if several is None else of_auto(several)
-    if several is not None:
-        from fedtune.commands import _auto_output
-
-        _auto_output.status(several, found, as_json)
-        return
+        read = opened(run)
+        found = how_far(read)
     from fedtune.commands import _status_output
 
-    _status_output.status(found, as_json)
+    _status_output.status(read, found, as_json)

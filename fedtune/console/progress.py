@@ -260,8 +260,7 @@ class ProgressDisplay:
         return f"{self._best_under(self.best[2])} {', '.join(shown)} (trial {self.best[0]})"
 
     def _named(self, number: int) -> str:
-        """`trial 7`, or of a final run `seed 1000000007`."""
-        return f"seed {self.experiment.seeds[number]}" if self._is_final else f"trial {number}"
+        return self.experiment.called(number)
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
         shown = ", ".join(

@@ -136,6 +136,10 @@ class Experiment(ExperimentRecord):
         own = trial.user_attrs.get("seed")
         return self.trial_seeds(trial.number) if own is None else (int(own),)
 
+    def called(self, number: int) -> str:
+        """`trial 7`, or of a final run, whose trials are the seeds of one configuration, `seed 1000000007`."""
+        return f"seed {self.seeds[number]}" if self.kind == "run" else f"trial {number}"
+
     @classmethod
     def read(cls, folder: Path) -> Experiment:
         """The experiment of the run directory `folder`. Raises `UserError` where that is none."""

@@ -88,7 +88,7 @@ def test_the_first_page_that_is_watched(run: Path, seen: Seen, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("words", "module", "name", "doing"),
     [
-        (("status", "{run}"), "fedtune.api.status", "status", "reading the run"),
+        (("status", "{run}"), "fedtune.api.status", "how_far", "reading the run"),
         (("runs", "{folder}"), "fedtune.api.status", "runs", "reading the runs"),
         (("export", "{run}", "--where", "omega=0.1"), "fedtune.api.export", "export", "reading the run"),
     ],

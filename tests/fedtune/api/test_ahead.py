@@ -53,7 +53,7 @@ def test_status_and_result_say_it_beside_the_best(run: Run, capsys: pytest.Captu
     ahead = found["ahead"]
     assert (ahead["trial"], ahead["round"], ahead["rounds"], ahead["values"]) == (6, 3, 8, {run.metrics[0]: 2.0})
     assert ahead["estimate"]["trial"] == 6 and ahead["params"] == run.parameters(6)
-    _status_output.status(found, as_json=False)
+    _status_output.status(run, found, as_json=False)
     result = result_of(run.path, Outcome(finished=False, out_of_time=True))
     assert result.best is not None and result.ahead is not None
     assert (result.best.number, result.ahead.number) == (found["best"]["trial"], 6)

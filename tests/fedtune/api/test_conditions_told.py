@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import fedtune
+from analysis.runs import load_run
 from fedtune.api.search import result_of
 from fedtune.commands import _output, _status_output
 from fedtune.execution.driver import Outcome
@@ -41,7 +42,7 @@ def test_status_has_the_best_of_each_condition_and_none_in_all(run: Path, capsys
     assert [one["params"] for one in found["by_condition"]] == [{"alpha": 0.0, "lambda": 0.5}] * 2, (
         "nearest to the optimum"
     )
-    _status_output.status(found, as_json=False)
+    _status_output.status(load_run(run), found, as_json=False)
     said = capsys.readouterr().out
     assert (
         "Under omega=10: best: trial 2, " in said and "Under omega=0.1: best: trial 3, " in said and "Best:" not in said

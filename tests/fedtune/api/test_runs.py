@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,21 +12,21 @@ import pytest
 from typer.testing import CliRunner
 
 import fedtune
+from analysis.runs import load_run
 from analysis.runs import run as run_module
 from analysis.runs.best import Best
 from analysis.runs.requirements import Kept
 from analysis.runs.rounds import Lines, read_lines
 from fedtune.api.search import result_of
 from fedtune.cli import app
-from fedtune.decisions.history import Part
 from fedtune.execution.driver import Outcome
-from fedtune.execution.queue import Queue
 from search_spaces import run_folder
 from search_spaces.errors import UserError
 from search_spaces.metrics import UNREACHED
+from tests.analysis import synthetic
 from tests.analysis.reproduce import folders
-from tests.fedtune.conftest import space
 from tests.fedtune.played import begin, searched
+from tests.fedtune.queues import begun, take
 from trainables.worker.job import Ending
 
 
@@ -106,8 +107,8 @@ def test_they_are_shown_a_line_each(folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_target_that_was_not_reached_has_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `fedtune search --json` says it; the study holds a number there, which Optuna wants."""
     run = tmp_path / "run"
-    queue = Queue([Part(run, begin(run, metric=("rounds_to_target",), trials=1).experiment, space())])
-    assert queue.propose() is not None
+    queue = begun(run, metric=("rounds_to_target",), trials=1)
+    take(queue)
     queue.finish(0, Ending("completed", 9, None, {9: (UNREACHED,)}))
     said = json.loads(CliRunner().invoke(app, ["runs", str(tmp_path), "--json"]).stdout)[0]["best"]
     assert said == json.loads(CliRunner().invoke(app, ["status", str(run), "--json"]).stdout)["best"]
@@ -116,6 +117,29 @@ def test_a_target_that_was_not_reached_has_null(tmp_path: Path, monkeypatch: pyt
     assert {"trial": searched.pop("number"), **searched} == said
     monkeypatch.setenv("COLUMNS", "200")
     assert "not reached" in CliRunner().invoke(app, ["runs", str(tmp_path)]).stdout
+
+
+def test_of_a_final_run_the_mean_is_told_and_no_seed_is_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = (1000000007, 1000000008)
+    folder = synthetic.write(tmp_path / "final", keys=(), trials=2, seeds=seeds, kind="run", failures=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    head, means = CliRunner().invoke(app, ["status", str(folder)]).stdout.splitlines()
+    assert head.endswith("final: finished. 2 of 2 seeds done, 0 failed.")
+    ends = [load_run(folder).measured(number) for number in (0, 1)]
+    shown = [
+        f"{name} {100 * statistics.fmean(over):.2f} % ± {100 * statistics.stdev(over):.2f} %"
+        for name in ("val_global_accuracy", "global_accuracy")
+        for over in [[end[name] for end in ends]]
+    ]
+    assert means == f"Mean over 2 seeds: {', '.join(shown)}."
+
+
+def test_a_seed_of_a_final_run_is_told_by_its_number(tmp_path: Path) -> None:
+    take(begun(tmp_path / "final", kind="run", seeds=(1000000007, 1000000008), trials=2))
+    lines = CliRunner().invoke(app, ["status", str(tmp_path / "final")]).stdout.splitlines()
+    assert lines[1].startswith("  seed 1000000007: round 0 of 9"), lines
 
 
 def test_a_requirement_that_was_not_measured_has_null() -> None:
