@@ -475,7 +475,8 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
         Mapping[str, object] | Sequence[str],
         Option(
             help="Fix the value of a parameter for all methods that have it, or of one method as METHOD.NAME=VALUE; "
-            "may be given more than once. label=COLUMN, client=COLUMN and resize=32 are as in a search.",
+            "may be given more than once. label=COLUMN, client=COLUMN, samples=tokens and resize=32 are as in a "
+            "search.",
             group="what",
             value="NAME=VALUE",
         ),

@@ -17,7 +17,6 @@ from search_spaces.space import Space
 
 if TYPE_CHECKING:
     from fedtune.record.experiment import Experiment
-    from search_spaces.space import Space
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Seen:
+class MethodTrial:
     """A trial that has ended: the place of its method, and itself under names and a number that no other one has."""
 
     method: int
@@ -84,9 +84,9 @@ def propose(history: History, allocation: Allocation) -> Next | Answer:
         return WAIT
     names = [part.experiment.method for part in history.parts]
     known = history.by_run(seen)
-    merged_trials = [merged(names, part, place, trial) for place, (part, trial) in zip(seen, known, strict=True)]
+    together = [pooled(names, part, place, trial) for place, (part, trial) in zip(seen, known, strict=True)]
     later = [part for place, (part, _) in enumerate(history.order) if place not in seen]
-    for place in order(allocation, merged_trials, later):
+    for place in order(allocation, together, later):
         if allocation.clock is not None:
             found = _trial_of(history, place, known, number)
             if number == 0 or _fits(history, allocation, allocation.clock, found):
@@ -144,7 +144,7 @@ def _trial_of(history: History, place: int, seen: Sequence[tuple[int, FrozenTria
     return next_trial(history, place, proposed, {run_folder.PLACE: number, **attributes})
 
 
-def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -> Seen:
+def pooled(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -> MethodTrial:
     """`trial` of the method at that place of `names` as one point of the space of all methods, in which the method is a
     choice and its parameters belong to that option."""
     from optuna.distributions import CategoricalDistribution
@@ -152,7 +152,7 @@ def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -
 
     name = names[method]
     own = {f"{name}.{key}": distribution for key, distribution in trial.distributions.items()}
-    return Seen(
+    return MethodTrial(
         method,
         FrozenTrial(
             number=number,
@@ -171,7 +171,7 @@ def merged(names: Sequence[str], method: int, number: int, trial: FrozenTrial) -
     )
 
 
-def order(allocation: Allocation, known: Sequence[Seen], later: Sequence[int]) -> list[int]:
+def order(allocation: Allocation, known: Sequence[MethodTrial], later: Sequence[int]) -> list[int]:
     """The methods' places, the one that the next trial should go to first.
 
     known: trials that have ended, in order; later: the methods of those after them."""
@@ -192,7 +192,7 @@ def order(allocation: Allocation, known: Sequence[Seen], later: Sequence[int]) -
     )
 
 
-def _spent(allocation: Allocation, known: Sequence[Seen], later: Sequence[int], place: int) -> float:
+def _spent(allocation: Allocation, known: Sequence[MethodTrial], later: Sequence[int], place: int) -> float:
     """What was spent on a method; a trial that may still run counts with all its rounds, so that the answer does not
     depend on when it ends."""
     own = [seen for seen in known if seen.method == place]
@@ -202,19 +202,19 @@ def _spent(allocation: Allocation, known: Sequence[Seen], later: Sequence[int], 
     return sum(_seconds(seen) for seen in own) + to_come * _pace(allocation, own, place)
 
 
-def _pace(allocation: Allocation, own: Sequence[Seen], place: int) -> float:
+def _pace(allocation: Allocation, own: Sequence[MethodTrial], place: int) -> float:
     """What a round of the method at `place` costs, whose trials that have ended are its `own`."""
     last = own[-WINDOW:] if allocation.clock is not None else []
     seconds, rounds = sum(map(_seconds, last)), sum(seen.rounds for seen in last)
     return seconds / rounds if seconds > 0 and rounds else allocation.costs[place]
 
 
-def _seconds(seen: Seen) -> float:
+def _seconds(seen: MethodTrial) -> float:
     """What the rounds of a trial took."""
     return float(seen.trial.user_attrs.get("seconds", 0.0))
 
 
-def _promised(allocation: Allocation, known: Sequence[Seen]) -> list[float]:
+def _promised(allocation: Allocation, known: Sequence[MethodTrial]) -> list[float]:
     """By method, what a new trial of it promises per cost; nothing while there is no estimate. Variances are those
     beside the mean of all that ran to their end: what a seed does to all alike promises nothing."""
     found = standing([seen.trial for seen in known], allocation.sign)

@@ -50,8 +50,8 @@ def next_trial(history: History, place: int, proposed: FrozenTrial, attributes: 
 def proposed_configuration(
     history: History, place: int, seen: Seen, point: Point | None
 ) -> tuple[FrozenTrial, Mapping[str, Any]]:
-    """As `configuration`, in a run that shares its budget with no other. There `ei` is told what was kept of trials,
-    and may propose ahead."""
+    """As `configuration`, in a run that shares its budget with no other. There the sampler may be `ei`, which is told
+    what was kept of trials and may propose ahead."""
     part = history.parts[place]
     if point is not None or part.experiment.sampler != EI:
         return configuration(part, history.of(place), seen.trials(), point)
@@ -123,16 +123,8 @@ def _by_kept(
         told = _told(part, [*seen.trials(), *measured])
     elif measured:
         told = told.and_of(measured)
-    return _by_ei(part, told, had, begun.end, seen.rest(begun.end), most)
-
-
-def _by_ei(
-    part: Part, told: Told, had: Tried, number: int, running: Sequence[FrozenTrial], most: int
-) -> list[FrozenTrial]:
-    """What `ei` proposes as trial `number` of a run and those after it, `most` at most."""
-    conditions = part.space.vary.keys()
-    beside = [without(trial, conditions) for trial in running]
-    return expected_improvement.proposed(part.space, told, had, part.experiment.seed, number, beside, most)
+    beside = [without(trial, conditions) for trial in seen.rest(begun.end)]
+    return expected_improvement.proposed(part.space, told, had, part.experiment.seed, begun.end, beside, most)
 
 
 def _told(part: Part, known: Sequence[FrozenTrial]) -> Told:
@@ -156,9 +148,6 @@ def configuration(
         name, seen = (e.sampler, shown(part, known)) if e.sampler == "nsga2" else ("random", [])
         found = ask(make_sampler(name, e.seed, number), e.metric, seen, part.space, point.values)
         return found, {"from": point.origin} if point.origin else {}
-    if e.sampler == EI:
-        had = Tried.of(begun, part.space.vary.keys())
-        return _by_ei(part, _told(part, known), had, number, others(begun, known), 1)[0], {}
     if part.sampler is not None:
         rng = generator(e.seed, number, "own sampler")
         seen, running = _configurations(part, known), unknown(part, begun, known)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _OF_RUNNING = ("from", "share", "curve")
 
 
-class Outcome(NamedTuple):
+class TrialOutcome(NamedTuple):
     """`state`: None for one that was interrupted, which stays to be resumed. `values`: of the last round, by metric;
     None of a trial that did not run to its end."""
 
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     attributes: dict[str, Any]
 
 
-def outcome(ending: Ending, metrics: Sequence[str]) -> Outcome:
+def outcome(ending: Ending, metrics: Sequence[str]) -> TrialOutcome:
     """What is to be written of a trial that ended so. One that ran to its end without ever measuring has failed."""
     from optuna.trial import TrialState
 
@@ -62,9 +62,9 @@ def outcome(ending: Ending, metrics: Sequence[str]) -> Outcome:
     if len(metrics) > 1:
         attributes["curve"] = _as_json(ending.curve)
     if reason == "interrupted":
-        return Outcome(None, None, attributes)
+        return TrialOutcome(None, None, attributes)
     state = {"completed": TrialState.COMPLETE, "scheduler": TrialState.PRUNED}.get(reason, TrialState.FAIL)
-    return Outcome(state, final if state == TrialState.COMPLETE else None, attributes)
+    return TrialOutcome(state, final if state == TrialState.COMPLETE else None, attributes)
 
 
 def damaged(folder: Path, experiment: Experiment, trials: Sequence[FrozenTrial]) -> list[int]:

@@ -148,7 +148,7 @@ class Federations:
         if not select.select([process.stdout], [], [], PATIENCE)[0]:
             raise UserError(
                 f"--slots auto has waited {PATIENCE / 60:.0f} minutes for one configuration in the middle of the "
-                "space. Give a number of trials, or leave --slots out."
+                "space. Give a number of slots, or leave --slots out."
             )
         line = process.stdout.readline()
         if not line:
@@ -158,7 +158,7 @@ class Federations:
             last = (self._errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
             raise UserError(
                 f"--slots auto could not run one configuration in the middle of the space: its process ended "
-                f"({last}). Give a number of trials, or leave --slots out."
+                f"({last}). Give a number of slots, or leave --slots out."
             )
         answer: dict[str, Any] = json.loads(line)
         if answer.get("out_of_memory"):

@@ -7,10 +7,9 @@ which they were made. A killed driver leaves at most a last line that is not who
 `StudyFile` keeps hold of the storage, as Optuna's `Study` has no public way to add a value or an attribute to a trial
 that another process simulates.
 
-What samplers keep with a trial, checked before a sampler reads it.
-
 CMA-ES keeps its state in the study as a pickle, and a pickle can run any program. A run directory may come from a
-stranger, so a state is first read here, with nothing allowed that the state of CMA-ES is not made of.
+stranger, so a state is read here before the sampler reads it, with nothing allowed that the state of CMA-ES is not made
+of.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedtune.decisions.early_stopping import Halving, LearningCurve
-from fedtune.decisions.method_allocation import Seen, levels, merged, order, reaches, rule
+from fedtune.decisions.method_allocation import MethodTrial, levels, order, pooled, reaches, rule
 from fedtune.decisions.shared_budget import Allocation
 from tests.trials import frozen_trial
 
@@ -25,9 +25,9 @@ def test_what_a_whole_trial_takes_of_the_budget_is_its_rounds_by_their_price() -
     assert [allocation(costs=(1.0, 9.0), prices=(3.0, 0.5), rounds=4).whole(place) for place in (0, 1)] == [12.0, 2.0]
 
 
-def seen(method: int, number: int, value: float, x: float, rounds: int = 10) -> Seen:
+def seen(method: int, number: int, value: float, x: float, rounds: int = 10) -> MethodTrial:
     trial = frozen_trial(number, {"x": x}, value, curve={10: value}, rounds=rounds)
-    return merged(NAMES, method, number, trial)
+    return pooled(NAMES, method, number, trial)
 
 
 def test_first_every_method_gets_its_minimum_in_turn() -> None:
@@ -37,7 +37,7 @@ def test_first_every_method_gets_its_minimum_in_turn() -> None:
         later.append(expected)
 
 
-def many(values: tuple[float, float, float]) -> list[Seen]:
+def many(values: tuple[float, float, float]) -> list[MethodTrial]:
     """Four trials of each method, around a value of its own."""
     spots = [(k, method) for k in range(4) for method in range(3)]
     return [seen(m, n, values[m] + 0.02 * k, (k + 0.5) / 4) for n, (k, m) in enumerate(spots)]
@@ -103,7 +103,7 @@ def test_what_is_not_finite_is_not_compared() -> None:
 
 @pytest.mark.parametrize("place", range(3))
 def test_methods_share_no_parameter(place: int) -> None:
-    found = merged(NAMES, place, 7, seen(0, 0, 0.5, 0.25).trial)
+    found = pooled(NAMES, place, 7, seen(0, 0, 0.5, 0.25).trial)
     assert found.trial.number == 7 and found.trial.params["method"] == NAMES[place]
     assert f"{NAMES[place]}.cheap.x" in found.trial.params
     assert set(found.trial.distributions["method"].choices) == set(NAMES)
