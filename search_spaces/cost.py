@@ -11,12 +11,13 @@ them. So a round of the configuration x costs
 
 of what the dearest one costs: with the mark above, one of 5 local steps costs 0.2 + 0.8 · 5/100 = 0.24 of one of 100. A
 marked parameter that `--set` fixes counts as if it stood at its upper end. Numbers that are searched from 0 or more can
-be marked; `local_epochs` must then be searched from 1, as 0 means that `local_steps` decides.
+be marked. Nothing checks that 0 of them costs nothing: search `local_epochs` from 1, as its 0 means that `local_steps`
+decides.
 
-The sampler `ei` proposes, of 200 random configurations, the one with the largest expected improvement divided by its
-cost (expected improvement per second: Snoek, Larochelle and Adams 2012). With another sampler the search says that
-costs are not compared. The part is declared and not measured on purpose: the same seed gives the same trials on every
-machine, however many run at once, and no clock can promise that.
+The sampler `ei` proposes, of 200 random configurations (400 where it proposes several together), the one with the
+largest expected improvement divided by its cost (expected improvement per second: Snoek, Larochelle and Adams 2012).
+With another sampler the search says that costs are not compared. The part is declared and not measured on purpose: the
+same seed gives the same trials on every machine, however many run at once, and no clock can promise that.
 
 To find the part, run one trial of two or three rounds at the upper ends and look at a row of its `rounds.jsonl`. For
 local work it is `seconds_client` divided by `seconds`, for work of the server `seconds_server` divided by `seconds`.

@@ -129,7 +129,8 @@ def module(path: str | Path) -> ModuleType:
     if whole not in _run and not _may_run(whole):
         raise UserError(
             f"{whole} is Python code that nobody has named on this machine, so it is not run. If you trust it, name it "
-            f"in {' or '.join(VARIABLES)}, and repeat the command."
+            f"once in a command, a metric by --metric {whole}:FUNCTION, or a method in FEDTUNE_METHODS and a model in "
+            f"FEDTUNE_MODELS, and repeat this command."
         )
     code = _named.get(whole)
     if code is None:

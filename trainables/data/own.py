@@ -1,4 +1,4 @@
-"""The user's own data: a folder of images, an .npz file or a table (`table`).
+"""The user's own data: a folder of images, an .npz file or a table (`own_table.py`).
 
 What is to be known of it beside its path follows the path, as `people.csv?label=y&client=hospital`; `label`,
 `client`, `resize` and `samples` of `--set` write it there.

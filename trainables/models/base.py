@@ -126,10 +126,9 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
     `modules()`.
 
     Convolution and linear weights and biases ~ U(−b, b) with b = 1/sqrt(fan_in); embeddings ~ N(0, 1); normalisation
-    weight 1, bias 0. A
-    module with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He et al. 2015, fan
-    out). A model that `draws_itself` does so. The same generator state gives the same bits; the global generator is not
-    touched."""
+    weight 1, bias 0. A module with `convolutions = "he"` draws convolution weights from N(0, 2/(k·k·out)) instead (He
+    et al. 2015, fan out). A model that `draws_itself` does so. The same generator state gives the same bits; the global
+    generator is not touched."""
     whole = {name: part for name, part in module.named_modules() if isinstance(part, Model) and part.draws_itself}
     for part in whole.values():
         part.draw(generator)

@@ -123,7 +123,8 @@ class _Returned:
             before, now = s.progress.client_states.get(client), result.client_state
             if before is not None and s.read_back.pop(client, None) is before:
                 page_out(to_tree(before))
-            # What changed is told by identity (`trainables.simulation.client_files`); a method may change in place.
+            # What changed is told by identity (`trainables.simulation.client_files`). A method must change nothing in
+            # place (`trainables.method`); what one of the user's own hands back that did so is saved all the same.
             self.client_states[client] = copy.copy(now) if now is before else now
             s.keeps(self.client_states[client])
         self.numbers[client] = {"train_loss": result.loss} | dict(result.metrics)

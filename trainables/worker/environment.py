@@ -91,7 +91,7 @@ class Environment:
         """Raises `EnvironmentFault` where this process has other versions than the driver.
 
         (With those of the run's record the driver's are compared before a run goes on, see
-        `fedtune.planning.unchanged`. The user may accept others there, and then they hold here.)"""
+        `fedtune.planning.resumption`. The user may accept others there, and then they hold here.)"""
         here = installed(self.versions)
         differing = [name for name, version in self.versions.items() if here.get(name) != version]
         if differing:

@@ -187,7 +187,8 @@ def test_a_run_from_somebody_else_runs_no_file(files: Path) -> None:
     (files / "was_run").unlink(missing_ok=True)
     registry.method("mine")
     (files / "was_run").unlink()
-    with pytest.raises(UserError, match=r"mynet.py is Python code that nobody has named on this machine"):
+    what = r"mynet.py is Python code that nobody has named on this machine.* a metric by --metric .*mynet.py:FUNCTION"
+    with pytest.raises(UserError, match=what):
         checked(folder)
     checked(folder, other_versions=True)  # which accepts other content, but runs nothing
     with pytest.raises(UserError, match=r"mynet.py is Python code that nobody has named on this machine"):
