@@ -376,7 +376,7 @@ class AutoDisplay(ProgressDisplay):
         """costs: what a round of a trial takes of the budget, by method; method_of: the method of a trial; clock: of a
         budget by the clock, its reading, with which the search ends when it shows the budget."""
         self.costs, self.budget, self.method_of, self.clock = dict(costs), budget, method_of, clock
-        self.used = 0.0
+        self.used, self._metric = 0.0, experiment.metric[0]
         #: By method: trials by outcome, and the best complete one.
         self.outcomes: dict[str, Counter[str]] = {method: Counter() for method in costs}
         self.leaders: dict[str, tuple[int, float]] = {}
@@ -416,7 +416,9 @@ class AutoDisplay(ProgressDisplay):
 
     def _describe(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> str:
         ranked = self._ranked()
-        return ", ".join(f"{method} {self.leaders[method][1]:.4f}" for method in ranked if method in self.leaders)
+        return ", ".join(
+            f"{method} {told(self._metric, self.leaders[method][1])}" for method in ranked if method in self.leaders
+        )
 
     def _ranked(self) -> list[str]:
         sign = self.experiment.signs[0]
@@ -433,7 +435,7 @@ class AutoDisplay(ProgressDisplay):
         from rich.table import Table
 
         table = Table(box=None, padding=(0, 1))
-        for title in ("method", METRICS[self.experiment.metric[0]].title, "trial", "done", "pruned", "running"):
+        for title in ("method", METRICS[self._metric].title, "trial", "done", "pruned", "running"):
             table.add_column(title, justify="left" if title == "method" else "right", no_wrap=True)
         live = Counter(map(self.method_of, self.running))
         for place, method in enumerate(self._ranked()):
@@ -441,7 +443,7 @@ class AutoDisplay(ProgressDisplay):
             counts = self.outcomes[method]
             table.add_row(
                 method,
-                "" if value is None else f"{value:.4f}",
+                "" if value is None else told(self._metric, value),
                 "" if number is None else str(number),
                 str(counts["COMPLETE"]),
                 str(counts["PRUNED"]),
