@@ -7,6 +7,7 @@ while a round is long.
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import threading
@@ -20,7 +21,7 @@ from analysis.labels import told
 from fedtune.console.notebook import CellOutput, is_notebook
 from fedtune.record.experiment import Experiment
 from search_spaces.errors import visible
-from search_spaces.metrics import METRICS
+from search_spaces.metrics import METRICS, is_unreached
 from search_spaces.parameter import Value
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class Running:
 
     values: Mapping[str, Value]
     round: int = 0
+    #: What it measured last, and in which round.
     metrics: tuple[float, ...] | None = None
+    measured: int = 0
 
 
 @dataclass
@@ -112,7 +115,7 @@ class ProgressDisplay:
                 self._forget(self._ticks[-1])
             trial.round = round_
             if values is not None:
-                trial.metrics = tuple(values)
+                trial.metrics, trial.measured = tuple(values), round_
 
     def expect(self, forecast: Callable[[], tuple[Mapping[int, float], float] | None]) -> None:
         """Takes in what rounds are expected to take (`expected`), as seldom as asking takes a twentieth of the time:
@@ -212,18 +215,35 @@ class ProgressDisplay:
             print(visible(self.line()), file=sys.stderr, flush=True)
 
     def line(self) -> str:
-        """One line with the best value first, so that a narrow terminal shows it: `12.3 s  best 0.81 (trial 7)  4 of 30
-        trials: 3 done, 1 pruned, 0 failed, 2 running  3.1 rounds/s  about 2 min left`."""
+        """One line with the best values first, so that a narrow terminal shows them: `12.3 s  best 81.00 % (trial 7)  4
+        of 30 trials: 3 done, 1 pruned, 0 failed, 2 running  3.1 rounds/s  about 2 min left`."""
         with self._lock:
             parts = [f"{time.monotonic() - self._started:6.1f} s"]
             if self.phase:
                 return "  ".join([*parts, self.phase])
-            parts += [self._short_best(), self._counts(), self._speed()]
+            parts += [self._short_best(), self._ahead(), self._counts(), self._speed()]
             if self.best is not None and not self._is_final and self.best[0] != self._told:
                 # What it is is told only when it is new; a log does not need it in every line.
                 self._told = self.best[0]
                 parts.append(f"new {self._best_under(self.best[2])}: {self._describe(*self.best)}")
         return "  ".join(part for part in parts if part)
+
+    def _ahead(self) -> str:
+        """Of the trials that run the one with the best last value, as long as none that has ended has a better one:
+        `running: 65.20 % (trial 1, round 4 of 6)`. Nothing where trials are not to be compared by one value: of several
+        metrics, under several conditions, and of a final run, whose seeds are none the best."""
+        e, sign = self.experiment, self.experiment.signs[0]
+        if self._is_final or len(e.metric) > 1 or self.varied:
+            return ""
+        last = {number: (one.metrics[0], one.measured) for number, one in self.running.items() if one.metrics}
+        known = {n: at for n, at in last.items() if math.isfinite(at[0]) and not is_unreached(at[0])}
+        number = max(known, key=lambda n: (sign * known[n][0], -n), default=None)
+        if number is None:
+            return ""
+        value, round_ = known[number]
+        if self.best is not None and sign * value <= sign * self.best[1][0]:
+            return ""
+        return f"running: {told(e.metric[0], value)} (trial {number}, round {round_} of {e.rounds})"
 
     def _best_under(self, params: Mapping[str, Value]) -> str:
         condition = self._condition(params)
@@ -319,7 +339,8 @@ class ProgressDisplay:
             if self.phase:
                 return Group(head, Text(f"{self.phase} …", "dim"))
             done, total = self._rounds()
-            return Group(head, ProgressBar(total=total, completed=done, width=60), *self._details())
+            ahead = [Text(found)] if (found := self._ahead()) else []
+            return Group(head, ProgressBar(total=total, completed=done, width=60), *ahead, *self._details())
 
     def _details(self) -> list[RenderableType]:
         """The best trial, and a table of those that run."""
@@ -464,6 +485,10 @@ class SeveralDisplay(ProgressDisplay):
 
     def _consider(self, number: int, values: Sequence[float], params: Mapping[str, Value]) -> None:
         """Nothing is told of all together."""
+
+    def _ahead(self) -> str:
+        """Nor of those that run."""
+        return ""
 
     def _named(self, number: int) -> str:
         return self.name_of(number)

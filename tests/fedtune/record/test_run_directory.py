@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from fedtune.record.provenance import extended
 from fedtune.record.run_directory import lock, token
 from search_spaces import files, run_folder
 from search_spaces.errors import UserError
+from search_spaces.metrics import UNREACHED
 from tests.fedtune.conftest import experiment, start
 from tests.fedtune.queues import begun, take
 from trainables.worker.job import Ending
@@ -163,6 +165,50 @@ def test_a_line_says_what_matters() -> None:
     assert "alpha" not in told.line(), "the configuration is told once"
 
 
+def test_a_trial_that_runs_is_told_where_none_that_ended_is_better() -> None:
+    told = watch(trials=30, rounds=60)
+    told.started(10, {})
+    told.started(11, {})
+    assert "running:" not in told.line(), "nothing is measured yet"
+    told.round(10, 3, (0.6,))
+    told.round(11, 4, (0.652,))
+    told.round(11, 5, None)
+    assert "running: 65.20 % (trial 11, round 4 of 60)  0 of 30 trials" in told.line(), "not every round is measured"
+    told.finished(10, "COMPLETE", (0.65,), None)
+    told.round(11, 59, (0.6611,))
+    said = "best 65.00 % (trial 10)  running: 66.11 % (trial 11, round 59 of 60)  "
+    assert said in told.line()[:80], "both are in view where a terminal has 80 columns"
+    told.round(11, 60, (0.64,))
+    assert "running:" not in told.line(), "the best that ended is better"
+    told.started(12, {})
+    told.round(12, 1, (math.nan,))
+    assert "running:" not in told.line()
+
+
+def test_of_equal_trials_that_run_the_first_is_told_and_less_may_be_better() -> None:
+    told = watch(metric=("val_global_loss",))
+    for number, value in enumerate((0.9, 0.5, 0.5)):
+        told.started(number, {})
+        told.round(number, 2, (value,))
+    assert "running: 0.5 nats (trial 1, round 2 of 9)" in told.line()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metric": ("val_global_accuracy", "bytes_up")},
+        {"metric": ("rounds_to_target",)},
+        {"kind": "run", "trials": 3, "seeds": (1000, 1001, 1002)},
+    ],
+    ids=("several metrics", "a target that was not reached", "a final run"),
+)
+def test_where_one_value_is_not_all_no_trial_that_runs_is_told(changes: dict[str, object]) -> None:
+    told = watch(**changes)
+    told.started(0, {})
+    told.round(0, 1, (UNREACHED, 5e7)[: len(told.experiment.metric)])
+    assert "running:" not in told.line() and "0 done" in told.line()
+
+
 def test_a_final_run_is_told_by_its_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     told = watch(kind="run", trials=3, seeds=(1000, 1001, 1002))
     told.started(0, {})
@@ -222,6 +268,8 @@ def test_the_live_panel_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     console.print(told._panel())
     told.started(0, {"alpha": 0.25})
     told.round(0, 4, (0.4,))
+    console.print(told._panel())
+    assert "running: 40.00 % (trial 0, round 4 of 9)" in console.export_text(clear=False)
     told.past(7, "COMPLETE", (0.8,), {"alpha": 1.0})
     console.print(told._panel())
     text = console.export_text()
@@ -266,6 +314,9 @@ def test_under_several_conditions_the_best_is_that_of_one() -> None:
     assert told.best is not None and told.best[0] == 1, "worse under its own condition"
     told.past(3, "COMPLETE", (0.95,), {"alpha": 0.5, "omega": 10.0})
     assert "best under omega=10: trial 3: " in told.line()
+    told.started(4, {"alpha": 0.5, "omega": 10.0})
+    told.round(4, 1, (0.99,))
+    assert "running:" not in told.line(), "the other condition may be the easier one"
 
 
 def test_every_extension_is_listed_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
