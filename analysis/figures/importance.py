@@ -12,7 +12,7 @@ from analysis import style
 from analysis.figure import Figure
 from analysis.labels import Labels
 from analysis.runs import Run
-from analysis.runs.importance import importances, to_ask_often
+from analysis.runs.importance import importances
 
 #: Fewer completed trials than this say nothing about importance.
 MINIMUM = 8
@@ -41,7 +41,7 @@ def data(runs: Sequence[Run]) -> pd.DataFrame:
     """One row per objective and parameter: metric, key, importance (0 to 1), low and high (5 and 95 % of resamples),
     trials (how many were completed)."""
     run = runs[0]
-    done = to_ask_often([t for t in run.frozen if t.state.name == "COMPLETE"])
+    done = [t for t in run.frozen if t.state.name == "COMPLETE"]
     rng = np.random.default_rng(0)
     rows = []
     for i, metric in enumerate(run.metrics):

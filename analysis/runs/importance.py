@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analysis.runs.study import in_memory
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
 
@@ -37,33 +34,3 @@ def importances(directions: Sequence[str], trials: Sequence[FrozenTrial], target
     named = {name: place for place, name in enumerate(dict.fromkeys(name for t in trials for name in t.params))}
     known = {name: float(value) for name, value in found.items() if math.isfinite(value)}
     return dict(sorted(known.items(), key=lambda item: (-item[1], named[item[0]])))
-
-
-def to_ask_often(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """The same trials, of which `importances` is found in about half the time.
-
-    PED-ANOVA sorts trials by the distribution of each parameter, and Optuna computes the hash of a distribution from
-    all its fields each time. In these trials equal distributions are one object, which is its own hash."""
-    one: dict[BaseDistribution, BaseDistribution] = {}
-    seen: dict[int, BaseDistribution] = {}  # trials share their distributions: a hash is computed once for each object
-    found = []
-    for trial in trials:
-        for distribution in trial.distributions.values():
-            if id(distribution) not in seen:
-                seen[id(distribution)] = one.setdefault(distribution, _by_identity(distribution))
-        made = copy.copy(trial)
-        made.distributions = {name: seen[id(distribution)] for name, distribution in trial.distributions.items()}
-        found.append(made)
-    return found
-
-
-def _by_identity(distribution: BaseDistribution) -> BaseDistribution:
-    """A copy that is equal to itself alone."""
-    made = copy.copy(distribution)
-    made.__class__ = _kind(type(distribution))
-    return made
-
-
-@functools.cache
-def _kind(of: type[Any]) -> type[Any]:
-    return type(of.__name__, (of,), {"__hash__": object.__hash__, "__eq__": object.__eq__})
