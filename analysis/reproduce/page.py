@@ -3,7 +3,6 @@ table or figure with both numbers in every cell, then what each sentence rests o
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 from analysis.figures import figure
 from analysis.figures._common import two_keys
 from analysis.labels import Labels
-from analysis.published.agreement import AGREES, DISAGREES
 from analysis.report.page import Page, command, escape, write
 from analysis.report.terms import explained
 from analysis.reproduce.claims import Decided, region
@@ -20,17 +18,14 @@ from analysis.reproduce.joint_table import joined
 from analysis.reproduce.measures import MEASURES
 from analysis.reproduce.pictures import pictures
 from analysis.reproduce.tables import (
-    Number,
     agreement,
+    both,
     comparisons,
     disagreements,
-    every_number,
+    look,
     numbers,
     orders,
-    ours,
     pivots,
-    signed,
-    theirs,
     verdicts,
 )
 from analysis.tables.pivot import Pivot, to_csv
@@ -147,13 +142,9 @@ def _facts(made: Made) -> str:
     )
 
 
-def _look(verdict: str) -> str:
-    return {AGREES: "agrees", DISAGREES: "disagrees"}.get(verdict, "open")
-
-
 def _claims(made: Made, decided: Sequence[Decided]) -> str:
     rows = "".join(
-        f'<tr><td class="words"><span class="verdict {_look(one.verdict)}">{escape(one.told)}</span></td>'
+        f'<tr><td class="words"><span class="verdict {look(one.verdict)}">{escape(one.told)}</span></td>'
         f'<td class="words">{escape(one.claim.says)}<br><span class="small">{escape(one.claim.source)}. '
         f"{escape(one.why)}</span></td></tr>"
         for one in decided
@@ -215,29 +206,11 @@ def _tables(made_page: Page, made: Made) -> None:
     if not drawn:
         made_page.card("table", made.reproduction.title, "<p>No cell has a result yet.</p>", "Tables")
         return
-    known = {(one.row, one.place, one.metric): one for one in every_number(made)}
-    for i, table in enumerate(drawn):
-        inner = _both(made, table, known) + _order(made, table)
+    for i, (table, shown) in enumerate(zip(drawn, both(made, drawn), strict=True)):
+        inner = shown.html() + _order(made, table)
         if i == len(drawn) - 1:
             inner += "".join(f'<p class="small">{escape(note)}</p>' for note in (_below(made), *table.notes()))
         made_page.card(f"table-{i}", table.title, inner, "Tables" if i == 0 else "")
-
-
-def _both(made: Made, table: Pivot, known: dict[tuple[str, tuple[object, ...], str], Number]) -> str:
-    """A table with our number in every cell, and the paper's below it."""
-    places = made.reproduction.places
-    head = "".join(f'<th scope="col" class="n">{escape(made.named(place)) or "result"}</th>' for place in places)
-    body = "".join(
-        f'<tr><th scope="row">{escape(row.name)}</th>'
-        + "".join(f'<td class="n">{_cell(made, table, row.name, place, known)}</td>' for place in places)
-        + "</tr>"
-        for row in made.reproduction.rows
-    )
-    label = escape(table.title)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="pivot"><thead><tr>'
-        f'<th scope="col">method</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
 
 
 def _order(made: Made, table: Pivot) -> str:
@@ -266,31 +239,3 @@ def _below(made: Made) -> str:
     if made.reproduction.published is None:
         return f"Here, on {here}. The paper’s figure is on {paper}; it prints no numbers."
     return f"In every cell, above: here, on {here}. Below, in grey: the paper, on {paper}. Then ours minus the paper’s."
-
-
-def _cell(
-    made: Made,
-    table: Pivot,
-    row: str,
-    place: tuple[object, ...],
-    known: dict[tuple[str, tuple[object, ...], str], Number],
-) -> str:
-    entry = table.entries.get((row, place))
-    text = " ".join(filter(None, ours(made, table, row, place)))
-    measured = html.escape(text).replace(" ± ", "\u00a0±\u00a0")
-    mark = "b" if entry and entry.best else "u" if entry and entry.tied else ""
-    shown = f"<{mark}>{measured}</{mark}>" if mark else measured
-    if made.reproduction.published is None:
-        return shown
-    found = [known[row, place, table.metric]]
-    if table.bracket and (inside := known.get((row, place, table.bracket))) is not None and inside.paper is not None:
-        found.append(inside)
-    paper = " ".join(f"({theirs(one.paper)})" if i else theirs(one.paper) for i, one in enumerate(found))
-    judged = "".join(_judged(one, bool(i)) for i, one in enumerate(found) if math.isfinite(one.judged.difference))
-    return f'{shown}<br><span class="small">{html.escape(paper)}</span>{judged}'.replace(" ± ", "\u00a0±\u00a0")
-
-
-def _judged(one: Number, bracket: bool) -> str:
-    """The difference and the verdict of a cell, in its colour."""
-    text = f"{signed(one)} {one.verdict}"
-    return f'<br><span class="small verdict {_look(one.verdict)}">{f"({text})" if bracket else text}</span>'

@@ -34,6 +34,7 @@ from analysis.runs.shapes import Shape, each, is_plain, is_text, mapping, proble
 from analysis.stats import Summary, summarise
 from analysis.tables.pivot import Pivot, pivot
 from analysis.tables.table import Column, Table
+from analysis.tables.typesetting import LineBelow, TextCell, TextTable
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
@@ -194,9 +195,42 @@ def _kendall(pairs: Sequence[tuple[float, float]]) -> float:
     return float(kendalltau(*zip(*pairs, strict=True)).statistic)
 
 
-def ours(made: Made, table: Pivot, row: str, place: Place) -> tuple[str, str]:
-    """Our number in a cell and what stands in brackets, `not run` where the cell has not been begun."""
-    return table.parts(row, place) if (row, place) in made.runs else (NOT_RUN, "")
+def both(made: Made, tables: Sequence[Pivot]) -> list[TextTable]:
+    """These `pivots` with the paper's number below each of ours, and the difference of both with its verdict."""
+    known = {(one.row, one.place, one.metric): one for one in every_number(made)}
+    rows, places = [row.name for row in made.reproduction.rows], made.reproduction.places
+    return [
+        TextTable(
+            title=table.title,
+            sides=["method"],
+            rows=[(row,) for row in rows],
+            columns=[(made.named(place) or "result",) for place in places],
+            cells=[[_cell(made, table, row, place, known) for place in places] for row in rows],
+            notes=[],
+        )
+        for table in tables
+    ]
+
+
+def _cell(made: Made, table: Pivot, row: str, place: Place, known: Mapping[tuple[str, Place, str], Number]) -> TextCell:
+    below: list[LineBelow] = []
+    if made.reproduction.published is not None:
+        first = known[row, place, table.metric]
+        inside = known[row, place, table.bracket] if table.bracket else None
+        inside = None if inside is None or inside.paper is None else inside
+        below = [LineBelow(theirs(first.paper), f"({theirs(inside.paper)})" if inside else "")]
+        for one in filter(None, (first, inside)):
+            if math.isfinite(one.judged.difference):
+                text = f"{signed(one)} {one.verdict}"
+                below.append(LineBelow(f"({text})" if one is inside else text, look=f"verdict {look(one.verdict)}"))
+    value, bracket = table.parts(row, place) if (row, place) in made.runs else (NOT_RUN, "")
+    entry = table.entries.get((row, place))
+    return TextCell(value, bracket, bool(entry and entry.best), bool(entry and entry.tied), below)
+
+
+def look(verdict: str) -> str:
+    """How a verdict looks on a page."""
+    return {AGREES: "agrees", DISAGREES: "disagrees"}.get(verdict, "open")
 
 
 def theirs(line: Published | None) -> str:

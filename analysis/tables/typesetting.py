@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from search_spaces.errors import visible
@@ -56,19 +56,38 @@ _LATEX = {
 
 
 @dataclass(frozen=True)
-class TextCell:
-    """What stands in one cell."""
+class TextLine:
+    """A value, and what is in brackets beside it."""
 
     value: str
     #: With its brackets; empty where there is nothing.
     bracket: str = ""
-    best: bool = False
-    tied: bool = False
 
     @property
     def text(self) -> str:
         """`87.31 ± 0.42 (61.20 ± 1.03)`."""
         return " ".join(filter(None, (self.value, self.bracket)))
+
+    def lines(self, stacked: bool) -> list[str]:
+        """The same, `stacked` with the brackets in a line of their own."""
+        return [self.value, self.bracket] if stacked and self.bracket else [self.text]
+
+
+@dataclass(frozen=True)
+class LineBelow(TextLine):
+    """A grey line below the value of a cell, on a page and in a terminal."""
+
+    #: Its look on the page, such as that of a verdict. A terminal has no room for lines with one.
+    look: str = ""
+
+
+@dataclass(frozen=True)
+class TextCell(TextLine):
+    """What stands in one cell."""
+
+    best: bool = False
+    tied: bool = False
+    below: Sequence[LineBelow] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +111,16 @@ class TextTable:
         """What stands there."""
         return self.cells[self.rows.index(row)][self.columns.index(column)]
 
+    def part(self, rows: Sequence[int], columns: Sequence[int]) -> TextTable:
+        """These rows and columns of it, by their positions."""
+        return replace(
+            self,
+            rows=[self.rows[i] for i in rows],
+            columns=[self.columns[j] for j in columns],
+            cells=[[self.cells[i][j] for j in columns] for i in rows],
+            align="".join(self.align[j] for j in columns if self.align),
+        )
+
     def head(self) -> list[list[tuple[str, int]]]:
         """The lines above the columns: labels, and over how many columns each reaches."""
         levels = max(map(len, self.columns), default=1)
@@ -114,9 +143,9 @@ class TextTable:
         """Every column in one line."""
         return [", ".join(column) for column in self.columns]
 
-    def rich(self) -> RichTable:
+    def rich(self, *, stacked: bool = False) -> RichTable:
         """For a terminal, without the notes: the best bold with `*`, what is not told from it underlined with `=`. User
-        text is not read as markup."""
+        text is not read as markup. `stacked`: what is in brackets stands below its value."""
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
         from rich.text import Text
@@ -140,7 +169,11 @@ class TextTable:
             for cell in line:
                 # A terminal or a file without these looks still shows the marks.
                 look, mark = ("bold", " *") if cell.best else ("underline", " =") if cell.tied else ("", "  ")
-                cells.append(Text.assemble((visible(cell.text), look), mark if marked else ""))
+                first, *others = cell.lines(stacked)
+                lower = [(text, "") for text in others]
+                lower += [(text, "dim") for line in cell.below if not line.look for text in line.lines(stacked)]
+                under = [(f"\n{visible(text)}{'  ' * marked}", how) for text, how in lower]
+                cells.append(Text.assemble((visible(first), look), mark if marked else "", *under))
             table.add_row(*cells)
         return table
 
@@ -192,13 +225,16 @@ class TextTable:
             lines.append(f"<tr>{''.join(first)}</tr>")
         rows = []
         marked = self._marked(lambda t: f"<b>{t}</b>", lambda t: f"<u>{t}</u>", _together)
-        for before, cells in zip(self.before(), marked, strict=True):
+        for before, cells, told in zip(self.before(), marked, self.cells, strict=True):
             line = [
                 f'<th scope="row{"group" * (span > 1)}"{_reach("row", span)}>{_text(label)}</th>'
                 for label, span in before
                 if span
             ]
-            line += [f"<td{number}>{cell}</td>" for number, cell in zip(numbers, cells, strict=True)]
+            line += [
+                f"<td{number}>{cell}{''.join(map(_below, one.below))}</td>"
+                for number, cell, one in zip(numbers, cells, told, strict=True)
+            ]
             rows.append(f"<tr>{''.join(line)}</tr>")
         notes = "".join(f'<p class="small">{_text(note)}</p>' for note in self.notes)
         look = ' class="pivot"' if self.sides else ""
@@ -242,6 +278,12 @@ def _reach(what: str, span: int) -> str:
 def _text(raw: str) -> str:
     """`raw` as the text of an HTML element or attribute."""
     return html.escape(visible(raw))
+
+
+def _below(line: LineBelow) -> str:
+    """A line below the value of a cell, for a page."""
+    look = " ".join(filter(None, ("small", line.look)))
+    return f'<br><span class="{look}">{_together(line.text)}</span>'
 
 
 def _together(text: str) -> str:

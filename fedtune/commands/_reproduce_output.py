@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import textwrap
@@ -9,10 +10,8 @@ from typing import Any
 
 from analysis.figures._common import two_keys
 from analysis.labels import number
-from analysis.reproduce.declaration import Place
 from analysis.reproduce.folder import Made
-from analysis.reproduce.tables import HeatCell, Number, agreement, every_number, heat, ours, pivots, theirs
-from analysis.tables.pivot import Pivot
+from analysis.reproduce.tables import HeatCell, agreement, both, heat, pivots
 from fedtune.api.reproduce import Reproduced
 from fedtune.commands._output import leave
 from fedtune.console import tables
@@ -103,51 +102,17 @@ def _key(made: Made) -> str:
 def _drawn(made: Made) -> list[Any]:
     """Our tables with the paper's number below each of ours, as many columns side by side as there is room for; rows
     and columns of which nothing has been run are left out."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    known = {(one.row, one.place, one.metric): one for one in every_number(made)}
-    places = [place for place in made.reproduction.places if any(place == there for _, there in made.runs)]
-    rows = [row.name for row in made.reproduction.rows if any(row.name == there for there, _ in made.runs)]
+    rows = [i for i, row in enumerate(made.reproduction.rows) if any(row.name == there for there, _ in made.runs)]
+    columns = [i for i, place in enumerate(made.reproduction.places) if any(place == there for _, there in made.runs)]
     at_once = max(1, (_console().width - _NAME) // _CELL)
-    found = []
-    for table in pivots(made):
-        for start in range(0, len(places), at_once):
-            drawn = Table(
-                title=Text(visible(made.labels.metric(table.metric, split=True))),
-                title_justify="left",
-                title_style="bold",
-                box=SIMPLE_HEAD,
-                pad_edge=False,
-            )
-            drawn.add_column("method", overflow="fold")
-            part = places[start : start + at_once]
-            for place in part:
-                drawn.add_column(Text(visible(made.named(place)) or "result"), justify="right")
-            for row in rows:
-                cells = []
-                for place in part:
-                    entry = table.entries.get((row, place))
-                    mark = " *" if entry and entry.best else " =" if entry and entry.tied else "  "
-                    here, inside = ours(made, table, row, place)
-                    paper = _of_paper(known, table, row, place)
-                    # A bracket has a line of its own, as two values with their deviations are wider than a column.
-                    below = [(f"\n{inside}  ", "")] if inside else []
-                    cells.append(Text.assemble(here, mark, *below, *((f"\n{line}  ", "dim") for line in paper)))
-                drawn.add_row(Text(visible(row)), *cells)
-            found.append(drawn)
-    return found
-
-
-def _of_paper(known: dict[tuple[str, Place, str], Number], table: Pivot, row: str, place: Place) -> list[str]:
-    """The lines of a cell that hold the paper's numbers."""
-    if (paper := known[row, place, table.metric].paper) is None:
-        return []
-    lines = [theirs(paper)]
-    if table.bracket and (inside := known[row, place, table.bracket].paper) is not None:
-        lines.append(f"({theirs(inside)})")
-    return lines
+    parts = [columns[start : start + at_once] for start in range(0, len(columns), at_once)]
+    ours = pivots(made)
+    titled = [
+        dataclasses.replace(whole, title=made.labels.metric(table.metric, split=True))
+        for table, whole in zip(ours, both(made, ours), strict=True)
+    ]
+    # A bracket has a line of its own, as two values with their deviations are wider than a column.
+    return [whole.part(rows, part).rich(stacked=True) for whole in titled for part in parts]
 
 
 def _heatmaps(made: Made) -> list[Any]:

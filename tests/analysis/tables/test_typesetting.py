@@ -10,7 +10,7 @@ import pytest
 from analysis.pivots import pivots
 from analysis.report.table_picture import BROAD, text_table_picture
 from analysis.tables.pivot import Pivot, printed
-from analysis.tables.typesetting import EMPTY, TextCell, TextTable
+from analysis.tables.typesetting import EMPTY, LineBelow, TextCell, TextTable
 from search_spaces.errors import UserError
 from tests.analysis import varied
 
@@ -51,6 +51,24 @@ def test_the_formats_have_the_same_cells() -> None:
     assert r"s & t & 1 & 2 & 1 \\" in tex and r" & y & \underline{t\textless{}d} & ayd2 & aye1 \\" in tex
     assert "| s | t | d, 1 | d, 2 | e, 1 |" in text and "| b | x | bxd1 | bxd2 | – |" in text
     assert "| a | x | **best (1)** |" in text
+
+
+def test_lines_below_a_value_have_their_look_on_a_page_and_a_terminal_leaves_those_out() -> None:
+    lines = [LineBelow("89.7 ± 0.1", "(<8> ± 1)"), LineBelow("+2.5 agrees", look="verdict agrees")]
+    made = TextTable("T", ["s"], [("x",)], [("1",)], [[TextCell("9 ± 1", "(8)", best=True, below=lines)]], [])
+    page = made.html().replace("\u00a0", " ")
+    assert '<b>9 ± 1 (8)</b><br><span class="small">89.7 ± 0.1 (&lt;8&gt; ± 1)</span><br>' in page
+    assert '<br><span class="small verdict agrees">+2.5 agrees</span></td>' in page
+    (written,) = made.rich(stacked=True).columns[1].cells
+    assert [line.strip() for line in str(written).splitlines()] == ["9 ± 1 *", "(8)", "89.7 ± 0.1", "(<8> ± 1)"]
+    (written,) = made.rich().columns[1].cells
+    assert [line.strip() for line in str(written).splitlines()] == ["9 ± 1 (8) *", "89.7 ± 0.1 (<8> ± 1)"]
+
+
+def test_a_part_has_the_cells_of_its_rows_and_columns() -> None:
+    part = small(align="lrr").part([0, 2], [1, 2])
+    assert (part.rows, part.columns, part.align) == ([("a", "x"), ("b", "x")], [("d", "2"), ("e", "1")], "rr")
+    assert [[cell.value for cell in line] for line in part.cells] == [["axd2", "axe1"], ["bxd2", EMPTY]]
 
 
 def test_the_same_label_below_another_group_is_written_again() -> None:
