@@ -17,8 +17,6 @@ import fedtune
 from fedtune.api.attack import facts, progress, shortened
 from fedtune.cli import app
 from fedtune.console.busy import busy
-from fedtune.options import SearchRequest
-from fedtune.planning.plan import plan
 from fedtune.record.journal import StudyFile
 from fedtune.record.run_directory import write_document
 from search_spaces import run_folder
@@ -205,27 +203,3 @@ def test_progress_is_never_silent_for_long(capfd: pytest.CaptureFixture[str], mo
         say("thinking")
         time.sleep(0.4)
     assert capfd.readouterr().err.count("thinking") >= 3
-
-
-@pytest.mark.parametrize(
-    ("metric", "needed"), [("psnr", "attack_images"), ("rounds_to_target", "target"), ("p_acc", "client_test_fraction")]
-)
-def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"measured only where {needed} is above 0"):
-        plan(SearchRequest("fedavg", metric=(metric,), name=tmp_path / "made"))
-    value = "1" if needed == "attack_images" else "0.25"
-    assert plan(
-        SearchRequest("fedavg", metric=(metric,), set=(f"{needed}={value}",), name=tmp_path / "made")
-    ).experiment.metric
-
-
-@pytest.mark.parametrize("metric", ["global_accuracy", "wlp"])
-def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError,
-        match=rf"{metric} is measured of a global model, and fedper has none with these values\. "
-        r".*--metric local_accuracy",
-    ):
-        plan(SearchRequest("fedper", metric=(metric,), name=tmp_path / "made"))
-    for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):
-        assert plan(SearchRequest(name, metric=(good,), name=tmp_path / "made")).experiment.metric == (f"val_{good}",)

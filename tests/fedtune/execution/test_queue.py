@@ -368,11 +368,13 @@ def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("slots", "said"), [(2, 0.89), (8, 0.51), (32, 0.35)])
-def test_how_long_slots_are_busy_in_the_fixed_order(tmp_path: Path, slots: int, said: float) -> None:
+def test_how_long_slots_are_busy_in_the_fixed_order(
+    tmp_path: Path, pytestconfig: pytest.Config, slots: int, said: float
+) -> None:
     """What docs/proposals.md says: lengths that differ tenfold, two thirds of the trials stopped after 1/9 or 1/3. Over
     40 draws of 60 trials, or of eight for each slot, until the last one begins."""
     made, trials = experiment(tmp_path, lag=lag(slots), early=early(slots)), max(60, 8 * slots)
-    assert f"{said:.0%}".replace("%", " %") in Path("docs/proposals.md").read_text(encoding="utf-8")
+    assert f"{said:.0%}".replace("%", " %") in (pytestconfig.rootpath / "docs/proposals.md").read_text(encoding="utf-8")
     shares = []
     for draw in range(40):
         rng = np.random.default_rng(draw)

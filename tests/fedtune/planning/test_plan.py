@@ -307,6 +307,30 @@ def test_a_metric_that_the_method_measures_is_taken(
     assert made.experiment.metric[0].endswith(metric)
 
 
+@pytest.mark.parametrize(
+    ("metric", "needed"), [("psnr", "attack_images"), ("rounds_to_target", "target"), ("p_acc", "client_test_fraction")]
+)
+def test_a_metric_that_would_not_be_measured_is_refused(metric: str, needed: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"measured only where {needed} is above 0"):
+        plan(SearchRequest("fedavg", metric=(metric,), name=tmp_path / "made"))
+    value = "1" if needed == "attack_images" else "0.25"
+    assert plan(
+        SearchRequest("fedavg", metric=(metric,), set=(f"{needed}={value}",), name=tmp_path / "made")
+    ).experiment.metric
+
+
+@pytest.mark.parametrize("metric", ["global_accuracy", "wlp"])
+def test_a_metric_of_a_model_that_is_not_there_is_refused(metric: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError,
+        match=rf"{metric} is measured of a global model, and fedper has none with these values\. "
+        r".*--metric local_accuracy",
+    ):
+        plan(SearchRequest("fedper", metric=(metric,), name=tmp_path / "made"))
+    for name, good in (("fedper", "local_accuracy"), ("fedper", "g_acc_virtual"), ("fedavg", metric)):
+        assert plan(SearchRequest(name, metric=(good,), name=tmp_path / "made")).experiment.metric == (f"val_{good}",)
+
+
 def test_a_round_that_only_shows_what_is_measured_is_short(
     asked: Callable[..., SearchRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,6 @@ from trainables.building_blocks.mixed_architectures import MixedArchitectures
 from trainables.building_blocks.mutual_pair import both
 from trainables.federation import FederationConfig
 from trainables.generators.feature import FeatureGenerator
-from trainables.kernels.pooling import _at_four_places, _largest
-from trainables.kernels.upsampling import Upsampling
 
 
 def test_a_divergence_has_the_temperature_one() -> None:
@@ -50,15 +48,3 @@ def test_a_federations_network_has_no_scaler_and_is_not_shown(toy: Path) -> None
     assert s.fed.network(0.5).factor == s.fed.built(s.fed.model, 0.5).factor == 1.0
     assert s.fed.network(0.5, scaler=True).factor == s.fed.built(s.fed.model, 0.5, scaler=True).factor == 2.0
     assert "_networks" not in repr(s.fed)
-
-
-def test_kernels_can_be_stacked() -> None:
-    """Three federations' maps as one, with a gradient that `vmap` sees through: what each gives by itself."""
-    weight = _at_four_places(torch.randn(4, 1, 3, 3))
-    up = Upsampling(2, 3, 4, stride=2, padding=1, bias=False)
-    for kernel, x in (
-        (lambda one: _largest(weight, one, 3), torch.randn(3, 1, 8, 8, 5)),
-        (up._overlapped, torch.randn(3, 5, 2, 4, 4)),
-    ):
-        slope = torch.func.grad(lambda one, kernel=kernel: (kernel(one) ** 2).sum())
-        torch.testing.assert_close(torch.func.vmap(slope)(x), torch.stack([slope(one) for one in x]))

@@ -16,6 +16,7 @@ from torch.func import functional_call, grad, vmap
 from tests.exact import MARGIN, assert_as_exact
 from tests.float64 import in_float64, to_float64
 from trainables import models
+from trainables.kernels import pooling
 from trainables.kernels.pooling import AT_ONCE, FEWEST, max_pool, padded, plain, plain_max_pool, pooled
 
 pytestmark = pytest.mark.numeric
@@ -194,3 +195,11 @@ def test_pooling_without_gradients_gives_the_same_bits(shape: tuple[int, ...], l
     assert with_gradients.requires_grad and not max_pool(x).requires_grad
     assert max_pool(x).shape == with_gradients.shape
     assert torch.equal(max_pool(x).nan_to_num(1e9), with_gradients.detach().nan_to_num(1e9))
+
+
+def test_stacked_maps_have_the_slopes_of_each_by_itself() -> None:
+    """Three federations' maps as one, with a gradient that `vmap` sees through."""
+    weight = pooling._at_four_places(torch.randn(4, 1, 3, 3))
+    slope = grad(lambda one: (pooling._largest(weight, one, 3) ** 2).sum())
+    x = torch.randn(3, 1, 8, 8, 5)
+    torch.testing.assert_close(vmap(slope)(x), torch.stack([slope(one) for one in x]))

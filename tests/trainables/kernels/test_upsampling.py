@@ -145,3 +145,10 @@ def test_enlarging_by_sums_of_weights_rounds_no_worse(side: tuple[int, int]) -> 
     torch.testing.assert_close(stacked, expected[0])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(layer(x), plain_enlarging(x, weight, bias))
+
+
+def test_stacked_maps_have_the_slopes_of_each_by_itself() -> None:
+    """Three federations' maps as one, with a gradient that `vmap` sees through."""
+    up, x = Upsampling(2, 3, 4, stride=2, padding=1, bias=False), torch.randn(3, 5, 2, 4, 4)
+    slope = torch.func.grad(lambda one: (up._overlapped(one) ** 2).sum())
+    torch.testing.assert_close(torch.func.vmap(slope)(x), torch.stack([slope(one) for one in x]))

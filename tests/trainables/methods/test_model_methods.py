@@ -72,20 +72,7 @@ def test_the_private_model_is_asked_in_evaluation_mode_while_the_other_trains(to
     assert float(loss.detach()) == pytest.approx((p * (np.log(p) - np.log(q))).sum(axis=1).mean(), rel=1e-3)
 
 
-# -- Jobs of which a part may have no weight ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.0])
-@pytest.mark.parametrize(
-    ("name", "key"), [("fedamp", "lambda"), ("fedphp", "lambda"), ("moon", "mu"), ("perfedavg", "alpha")]
-)
-def test_without_its_own_term_a_clients_job_is_plain_training(name: str, key: str, weight: float, toy: Path) -> None:
-    s, _ = simulate(name, toy, 1, **{key: weight})
-    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
-    assert s.method.job is not None
-    job = s.method.job(s.config, s.fed, payload, s.progress.client_states.get(0), s.data.clients[0], Rng(1))
-    assert (job.objective is plain) is (weight == 0)
-    assert job.module is s.fed.network() and same(dict(job.start), unpack("model", payload))
+# -- FedFomo -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_model_moves_towards_those_that_serve_better() -> None:
@@ -174,3 +161,19 @@ def test_other_clients_models_cost_what_they_are(toy: Path) -> None:
     assert (first["bytes_down"], first["bytes_down_peers"], first["bytes_up_peers"]) == (0, 0, 0)
     assert (second["bytes_down"], second["bytes_down_peers"]) == (4 * 2 * whole, 4 * 2 * whole)
     assert (first["bytes_up"], second["bytes_up"]) == (4 * whole, 4 * (whole + 2 * 4))  # two affinities of 4 bytes
+
+
+# -- Jobs of which a part may have no weight ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("name", "key"), [("fedamp", "lambda"), ("fedphp", "lambda"), ("moon", "mu"), ("perfedavg", "alpha")]
+)
+def test_without_its_own_term_a_clients_job_is_plain_training(name: str, key: str, weight: float, toy: Path) -> None:
+    s, _ = simulate(name, toy, 1, **{key: weight})
+    payload = s.method.download(s.config, s.fed, s.progress.state, 0)
+    assert s.method.job is not None
+    job = s.method.job(s.config, s.fed, payload, s.progress.client_states.get(0), s.data.clients[0], Rng(1))
+    assert (job.objective is plain) is (weight == 0)
+    assert job.module is s.fed.network() and same(dict(job.start), unpack("model", payload))
