@@ -43,6 +43,13 @@ def space(**fix: Any) -> Space:
     )
 
 
+def varied(*omega: float, where: Space | None = None) -> Space:
+    """The space under these values of ω as conditions."""
+    declared = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
+    vary = {"omega": Dimension(declared, 0.1, 10.0, True, grid=omega)}
+    return dataclasses.replace(space() if where is None else where, vary=vary)
+
+
 def experiment(folder: Path, **changes: Any) -> Experiment:
     basis = Experiment(
         name=folder.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,14 @@ from optuna.trial import TrialState, create_trial
 
 from fedtune.decisions.conditions import Crossed, _places, _standing, merged
 from fedtune.decisions.history import Part
-from search_spaces.dimension import Dimension
-from search_spaces.parameter import Parameter
-from search_spaces.space import Space
-from tests.fedtune.conftest import experiment, frozen, space
+from tests.fedtune.conftest import experiment, frozen, varied
 from tests.fedtune.played import begin, play
 
-OMEGA = Dimension(
-    Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True), 0.1, 10.0, True, grid=(10.0, 1.0, 0.1)
-)
-
-
-def varied() -> Space:
-    return dataclasses.replace(space(), vary={"omega": OMEGA})
+OMEGAS = (10.0, 1.0, 0.1)
 
 
 def searched(folder: Path, width: int = 1, sessions: int = 1, **changes: Any) -> list[dict[str, Any]]:
-    begin(folder, where=varied(), **changes)
+    begin(folder, where=varied(*OMEGAS), **changes)
     play(folder, width, sessions)
     return frozen(folder)
 
@@ -117,8 +107,7 @@ def shown(tmp_path: Path, known: list[Any], numbers: Sequence[int] = (), **chang
     for number, one in zip(numbers or range(len(known)), known, strict=True):
         one.number = number
     made = experiment(tmp_path, **changes)
-    two = dataclasses.replace(OMEGA, grid=(10.0, 0.1))
-    part = Part(tmp_path, made, dataclasses.replace(space(), vary={"omega": two}))
+    part = Part(tmp_path, made, varied(10.0, 0.1))
     return list(merged(known, part.crossed, made, {"omega"}))
 
 
@@ -193,15 +182,14 @@ def test_a_tpe_search_comes_near_what_is_good_under_all_conditions(tmp_path: Pat
 
 def test_a_grid_takes_the_results_of_an_earlier_one(tmp_path: Path) -> None:
     """Cells hold their conditions, so a result is taken where the condition is the same."""
-    two = dataclasses.replace(OMEGA, grid=(10.0, 0.1))
-    begin(tmp_path / "first", where=dataclasses.replace(space(), vary={"omega": two}), sampler="grid", trials=12)
+    begin(tmp_path / "first", where=varied(10.0, 0.1), sampler="grid", trials=12)
     earlier = play(tmp_path / "first")
-    made = begin(tmp_path / "second", earlier, where=varied(), sampler="grid", scheduler="none", trials=18)
+    made = begin(tmp_path / "second", earlier, where=varied(*OMEGAS), sampler="grid", scheduler="none", trials=18)
     done = [trial for trial in earlier.frozen if trial.state.name == "COMPLETE"]
     assert made.experiment.taken == len(done) > 0 and made.experiment.trials == 18
     play(tmp_path / "second")
     trials = [trial["params"] for trial in frozen(tmp_path / "second")]
-    cells = varied().grid_points()
+    cells = varied(*OMEGAS).grid_points()
     assert len(trials) == 18 and all(cell in trials for cell in cells)
     assert trials[: len(done)] == [trial.params for trial in done]
 

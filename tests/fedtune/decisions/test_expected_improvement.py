@@ -29,7 +29,7 @@ from search_spaces.errors import UserError
 from search_spaces.metrics import UNREACHED
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
-from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.conftest import experiment, space, start, varied
 from tests.fedtune.execution.test_queue import conduct
 from tests.fedtune.played import FACTS
 from tests.fedtune.queues import opened
@@ -348,10 +348,8 @@ def test_order_width_and_interruptions_change_nothing(tmp_path: Path, changes: d
 
 
 def test_under_several_conditions_configurations_are_compared(tmp_path: Path) -> None:
-    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
-    vary = {"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 0.1))}
     changes = {"trials": 18, "scheduler": "none", "lag": 2, "sampler": "ei"}
-    where, plain = dataclasses.replace(marked(), vary=vary), dataclasses.replace(space(), vary=vary)
+    where, plain = varied(10.0, 0.1, where=marked()), varied(10.0, 0.1)
     one = conduct(tmp_path / "one", where=where, **changes)
     assert conduct(tmp_path / "killed", 2, -1, 1, where, **changes) == one
     assert one != conduct(tmp_path / "plain", where=plain, **changes)

@@ -46,17 +46,21 @@ def test_a_sampler_that_reads_stopped_trials_sees_their_last_value_and_failed_on
         ("PRUNED", {}),
         ("PRUNED", {}),
     ]
+    assert seen_by_sampler(trials, [1.0], completes_only=False)[0].intermediate_values == {}
 
 
 @pytest.mark.parametrize(("sign", "worst"), [(1.0, 0.2), (-1.0, 0.9)])
 def test_a_sampler_of_complete_trials_sees_a_stopped_one_by_its_last_value_and_a_failed_one_as_the_worst(
     sign: float, worst: float
 ) -> None:
-    trials = [ended(C, 0.5), ended(C, 0.2), ended(C, 0.9), ended(P, curve={1: 0.3, 2: 0.35}), ended(F), ended(P)]
+    trials = [ended(C, v, curve={1: 0.3, 3: v}) for v in (0.5, 0.2, 0.9)]
+    trials += [ended(P, curve={1: 0.3, 2: 0.35}), ended(F), ended(P)]
     assert seen(trials, sign, completes_only=True) == [
         *(("COMPLETE", [v]) for v in (0.5, 0.2, 0.9, 0.35, worst)),
         ("PRUNED", {}),
     ]
+    found = seen_by_sampler(trials, [sign], completes_only=True)
+    assert [one.intermediate_values for one in found] == [{}, {}, {}, {2: 0.35}, {}, {}]
 
 
 def test_a_failed_trial_is_not_shown_as_complete_while_none_is() -> None:

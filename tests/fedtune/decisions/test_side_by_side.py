@@ -23,7 +23,7 @@ from fedtune.record.run_directory import create
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
-from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.conftest import experiment, space, start, varied
 from tests.fedtune.queues import begun, opened, take
 from tests.trials import frozen_trial
 from trainables.worker.job import Ending
@@ -143,15 +143,12 @@ def test_a_further_seed_that_runs_hides_no_configuration(tmp_path: Path) -> None
 
 def test_of_several_conditions_a_configuration_runs_until_all_have_ended(tmp_path: Path) -> None:
     """Once, and without its condition. Trials 0 and 1 are the first configuration, 2 and 3 the second, 4 the third."""
-    omega = Dimension(
-        Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True), 0.1, 10.0, True, grid=(10.0, 0.1)
-    )
-    part = Part(tmp_path, experiment(tmp_path), dataclasses.replace(space(), vary={"omega": omega}))
+    part = Part(tmp_path, experiment(tmp_path), varied(10.0, 0.1))
     trials = []
     for number, alpha in enumerate([0.1, 0.1, 0.2, 0.2, 0.3]):
         trials.append(of_alpha(number, alpha, value=0.5 if number in (0, 1, 3) else None))
         trials[-1].params["omega"] = (10.0, 0.1)[number % 2]
-        trials[-1].distributions["omega"] = omega.distribution()
+        trials[-1].distributions["omega"] = part.space.vary["omega"].distribution()
     known = [trials[0], trials[1], trials[3]]
     found = next_trial.unknown(part, trials, known)
     assert [trial.params for trial in found] == [{"alpha": 0.2, "lambda": 0.5}, {"alpha": 0.3, "lambda": 0.5}]

@@ -3,10 +3,9 @@ else. Ray is played here."""
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,9 +22,7 @@ from fedtune.machine import cluster
 from fedtune.machine.server_watch import ServerLoss
 from fedtune.record.experiment import search_seeds
 from fedtune.record.journal import StudyFile
-from search_spaces.dimension import Dimension
-from tests.fedtune.conftest import space, start
-from tests.fedtune.decisions.test_conditions import OMEGA
+from tests.fedtune.conftest import start, varied
 from tests.fedtune.execution.test_queue import score
 from tests.fedtune.queues import opened
 from trainables.worker.job import Ending, Job
@@ -41,13 +38,13 @@ NOT_ENTERED = (StudyFile, FrozenTrial, mock.Mock, type, types.ModuleType, types.
 
 
 def searched(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, varied: Mapping[str, Dimension], **changes: Any
+    folder: Path, monkeypatch: pytest.MonkeyPatch, omegas: tuple[float, ...], **changes: Any
 ) -> Iterator[TuneSession]:
     """A search whose trials run in turns, two at once: its session after each trial that has ended."""
     made = start(folder, trials=THEN + 4, **changes)
     monkeypatch.setattr(cluster, "slot_map", lambda *_: [cluster.Slots("here", "127.0.0.1", 2, 0, "", 2)])
     end, servers = SessionEnd(folder, None, Interrupts(), ServerLoss("resume")), mock.Mock()
-    queue, watch = opened(folder, made, dataclasses.replace(space(), vary=varied)), ProgressDisplay(made, "quiet")
+    queue, watch = opened(folder, made, varied(*omegas) if omegas else None), ProgressDisplay(made, "quiet")
     session = TuneSession(queue, watch, made.placement, end, servers, None)
     running: dict[str, tuple[Job, dict[int, tuple[float, ...]]]] = {}
     begun = 0
@@ -88,23 +85,23 @@ def held(root: object) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "varied", "places"),
+    ("changes", "omegas", "places"),
     [
-        ({"sampler": "random"}, {}, TRIALS | COMPARED),
-        ({"sampler": "random", "confirm": 2, "seeds": search_seeds(2, 1)}, {}, TRIALS | COMPARED | {"Seeds._of"}),
-        ({"sampler": "ei", "seeds": (0,)}, {}, TRIALS | COMPARED | HAD | TOLD),
-        ({"sampler": "ei", "seeds": (0,)}, {"omega": OMEGA}, TRIALS),  # of three conditions a third is kept of each
+        ({"sampler": "random"}, (), TRIALS | COMPARED),
+        ({"sampler": "random", "confirm": 2, "seeds": search_seeds(2, 1)}, (), TRIALS | COMPARED | {"Seeds._of"}),
+        ({"sampler": "ei", "seeds": (0,)}, (), TRIALS | COMPARED | HAD | TOLD),
+        ({"sampler": "ei", "seeds": (0,)}, (10.0, 1.0, 0.1), TRIALS),  # of three conditions a third is kept of each
     ],
 )
 def test_of_an_ended_trial_a_session_holds_what_decisions_count(
     changes: dict[str, Any],
-    varied: Mapping[str, Dimension],
+    omegas: tuple[float, ...],
     places: set[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(progress, "WINDOW", 0.0)  # rounds of the last minute are counted, here of the last moment
-    search = searched(tmp_path / "run", monkeypatch, varied, order="arrival", **changes)
+    search = searched(tmp_path / "run", monkeypatch, omegas, order="arrival", **changes)
     session, *_ = [next(search) for _ in range(FIRST)]
     before = [(where, one, len(one)) for where, one in held(session)]
     for _ in range(THEN - FIRST):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from optuna.trial import TrialState
 
 from fedtune.decisions import expected_improvement, next_trial
 from fedtune.decisions.early_stopping import Halving, Later, rungs
@@ -28,9 +29,10 @@ from search_spaces.dimension import Dimension
 from search_spaces.metrics import UNREACHED
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
-from tests.fedtune.conftest import experiment, space, start
+from tests.fedtune.conftest import experiment, space, start, varied
 from tests.fedtune.queues import begun, drive, ending_of, opened, recorded, take
 from tests.study_file import journal
+from tests.trials import frozen_trial
 from trainables.worker import rounds_jsonl
 from trainables.worker.job import Ending
 
@@ -170,18 +172,12 @@ def test_a_rule_compares_with_what_was_measured_and_larger_is_better(
     assert others == {r: [tuple(s * v for s, v in zip(sign, curve[r], strict=True))] for r in rungs(9, 1, 3)}
 
 
-def test_known_points_are_of_nsga2s_first_generation(tmp_path: Path) -> None:
-    first = ({"from": "the paper's values", "values": {"alpha": 0.5, "lambda": 0.25}},)
-    found = conduct(tmp_path / "run", 1, trials=2, sampler="nsga2", scheduler="none", first=first)
-    assert [attributes["NSGAIISampler:generation"] for *_, attributes in found] == [0, 0]
-
-
-def test_every_known_point_is_of_a_generation_and_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_every_known_point_is_of_nsga2s_first_generation_and_says_where_it_comes_from(tmp_path: Path) -> None:
     points = (("the paper's values", 0.5), ("--try", 1.5))
     first = tuple({"from": origin, "values": {"alpha": alpha, "lambda": 0.25}} for origin, alpha in points)
     conduct(tmp_path / "run", 1, trials=3, sampler="nsga2", scheduler="none", first=first)
     trials = StudyFile(tmp_path / "run").study.trials
-    assert ["NSGAIISampler:generation" in trial.system_attrs for trial in trials] == [True] * 3
+    assert [trial.system_attrs["NSGAIISampler:generation"] for trial in trials] == [0, 0, 0]
     assert [trial.user_attrs.get("from") for trial in trials] == ["the paper's values", "--try", None]
     assert "from" not in trials[2].user_attrs
 
@@ -234,14 +230,9 @@ def test_the_grid_is_walked_row_by_row(tmp_path: Path) -> None:
     assert not any("from" in trial.user_attrs for trial in study.trials), "the grid is the sampler's own"
 
 
-def under_three_conditions() -> Space:
-    omega = Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True)
-    return dataclasses.replace(space(), vary={"omega": Dimension(omega, 0.1, 10.0, True, grid=(10.0, 1.0, 0.1))})
-
-
 def crossed(folder: Path, **changes: Any) -> list[tuple[Any, ...]]:
     """The values of every trial that a search under three conditions proposes."""
-    found = conduct(folder, where=under_three_conditions(), scheduler="none", **changes)
+    found = conduct(folder, where=varied(10.0, 1.0, 0.1), scheduler="none", **changes)
     return [tuple(params[key] for key in ("alpha", "lambda", "omega")) for _, _, params, *_ in found]
 
 
@@ -332,7 +323,7 @@ def test_one_condition_is_no_part_of_what_the_model_is_told(tmp_path: Path, monk
 def test_under_several_conditions_the_model_is_told_of_configurations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    three = under_three_conditions()
+    three = varied(10.0, 1.0, 0.1)
     values, found = compared(tmp_path / "run", monkeypatch, three, scheduler="none", trials=3 * (STARTUP + 2))
     assert list(found) == [3 * n for n in range(STARTUP + 2)]
     for number, (known, had, _) in found.items():
@@ -542,16 +533,20 @@ def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: s
         assert sum(drawn[-10:]) <= 3
 
 
-def test_of_several_trials_put_back_the_oldest_comes_first_with_its_share(tmp_path: Path) -> None:
-    queue = begun(tmp_path / "run", trials=3)
-    first, second = take(queue), take(queue)
+def test_of_trials_put_back_the_oldest_comes_first_each_with_its_share(tmp_path: Path) -> None:
+    made = start(tmp_path / "run", trials=3)
+    queue = opened(tmp_path / "run", made)
+    first, second, _ = take(queue), take(queue), take(queue)
     assert queue.next_share() is None
     queue.again(second.number, Share(4.0, 1.0, "H100"))
     queue.again(first.number, Share(2.0, 0.5))
-    shares = [queue.next_share()]
-    assert take(queue).number == first.number
-    shares.append(queue.next_share())
-    assert shares == [Share(2.0, 0.5), Share(4.0, 1.0, "H100")]
+    assert not queue.exhausted and queue.next_share() == Share(2.0, 0.5)
+    assert take(queue).number == first.number and queue.next_share() == Share(4.0, 1.0, "H100")
+    queue = opened(tmp_path / "run", made)  # a killed driver's successor knows it too
+    again = take(queue)
+    assert again == dataclasses.replace(first, resumed=True, share=Share(2.0, 0.5), rule=again.rule)
+    assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"
+    assert [take(queue).share for _ in range(2)] == [Share(4.0, 1.0, "H100"), None]
 
 
 def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
@@ -562,32 +557,17 @@ def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
-@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "gp", "nsga2"])
-def test_what_a_sampler_is_shown_of_each_ending(tmp_path: Path, sampler: str, metric: str, worst: float) -> None:
-    """A stopped trial with its last value, a failed one as stopped; where a sampler counts complete trials only, both
-    as complete: with its last value, and as bad as the worst."""
+@pytest.mark.parametrize(
+    ("sampler", "completes_only"), [("tpe", False), ("cmaes", False), ("gp", True), ("nsga2", True)]
+)
+def test_which_samplers_are_shown_complete_trials_only(
+    tmp_path: Path, sampler: str, completes_only: bool, metric: str, worst: float
+) -> None:
+    """What these are shown of each ending is told by test_seen_by_sampler."""
     queue = begun(tmp_path / "run", sampler=sampler, metric=(metric,))
-    states = optuna.trial.TrialState
-    endings = [
-        {"state": states.COMPLETE, "value": 0.3, "intermediate_values": {1: 0.1, 2: 0.3}},
-        {"state": states.COMPLETE, "value": 0.7},
-        {"state": states.PRUNED, "intermediate_values": {1: 0.2, 4: 0.5}},
-        {"state": states.PRUNED},
-        {"state": states.FAIL},
-    ]
-    shown = next_trial.shown(queue.parts[0], [optuna.trial.create_trial(**ending) for ending in endings])
-    found = [(t.state.name, t.values, t.intermediate_values) for t in shown]
-    complete = [("COMPLETE", [0.3], {}), ("COMPLETE", [0.7], {})]
-    if sampler in ("tpe", "cmaes"):
-        stopped = ("PRUNED", None, {})
-        assert found == [*complete, ("PRUNED", None, {4: 0.5}), stopped, stopped]
-    else:
-        assert found == [
-            *complete,
-            ("COMPLETE", [0.5], {4: 0.5}),
-            ("PRUNED", None, {}),
-            ("COMPLETE", [worst], {}),
-        ]
+    trials = [frozen_trial(0, {}, 0.3), frozen_trial(1, {}, 0.7), frozen_trial(2, {}, state=TrialState.FAIL)]
+    *_, failed = next_trial.shown(queue.parts[0], trials)
+    assert (failed.state.name, failed.values) == (("COMPLETE", [worst]) if completes_only else ("PRUNED", None))
 
 
 def test_a_round_keeps_the_first_value_it_was_reported_with(tmp_path: Path) -> None:
@@ -638,17 +618,3 @@ def test_seconds_are_kept_to_the_millisecond(tmp_path: Path) -> None:
     queue.finish(take(queue).number, Ending("completed", 1, None, {1: (0.5,)}, seconds=1.23456))
     kept = queue.trials()[0].user_attrs
     assert kept["seconds"] == 1.235 and "curve" not in kept  # Optuna keeps the curve of one metric itself
-
-
-def test_a_trial_that_is_put_back_comes_next_with_its_share(tmp_path: Path) -> None:
-    made = start(tmp_path / "run", trials=3)
-    queue = opened(tmp_path / "run", made)
-    first, _ = take(queue), take(queue)
-    assert queue.next_share() is None
-    queue.again(first.number, Share(2.0, 0.5))
-    assert not queue.exhausted and queue.next_share() == Share(2.0, 0.5)
-    queue = opened(tmp_path / "run", made)  # a killed driver's successor knows it too
-    again = take(queue)
-    assert again == dataclasses.replace(first, resumed=True, share=Share(2.0, 0.5), rule=again.rule)
-    assert StudyFile(tmp_path / "run").study.trials[0].state.name == "RUNNING"
-    assert take(queue).share is None
