@@ -64,6 +64,9 @@ ALSO = {
     "trainables/rng.py": ["tests/trainables/building_blocks/test_params.py"],
 }
 
+#: What tests use that open queues by `tests/fedtune/queues.py`, though they do not import it.
+OPENED = {"fedtune.execution.queue", "fedtune.decisions.history"}
+
 #: The contracts, which hold every method to what it declares.
 CONTRACTS = "tests/contracts"
 
@@ -174,7 +177,7 @@ def _imported(file: str) -> frozenset[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
-    return frozenset(found)
+    return frozenset(found | OPENED if "tests.fedtune.queues" in found else found)
 
 
 @functools.cache
