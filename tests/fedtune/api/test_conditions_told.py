@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,22 +12,16 @@ from analysis.runs import load_run
 from fedtune.api.search import result_of
 from fedtune.commands import _output, _status_output
 from fedtune.execution.driver import Outcome
-from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError
-from search_spaces.parameter import Parameter
-from tests.fedtune.conftest import space
+from tests.fedtune.conftest import varied
 from tests.fedtune.played import begin, play
-
-OMEGA = Dimension(Parameter("omega", "real", 0.1, "", low=1e-3, high=1e4, log=True), 0.1, 10.0, True, grid=(10.0, 0.1))
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A crossed grid of 6 configurations under two conditions; the fake likes alpha near 0.3 and lambda near 0.7."""
     folder = tmp_path_factory.mktemp("told") / "run"
-    begin(
-        folder, where=dataclasses.replace(space(), vary={"omega": OMEGA}), sampler="grid", scheduler="none", trials=12
-    )
+    begin(folder, where=varied(10.0, 0.1), sampler="grid", scheduler="none", trials=12)
     play(folder)
     return folder
 
