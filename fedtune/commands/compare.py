@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -13,6 +13,8 @@ from fedtune.options import AsJson, CompareRequest
 
 if TYPE_CHECKING:
     from analysis.runs import Run
+    from analysis.tables.pivot import Pivot
+    from analysis.tables.table import Table
 
 GUIDE = "compare-methods"
 EXAMPLES = """\
@@ -54,18 +56,22 @@ def command(request: CompareRequest, *, as_json: AsJson = False) -> None:
         from analysis.tables.cells import varied
 
         loaded = load_all(list(asked.runs))
-    if asked.by or asked.variant or asked.where or asked.brackets or varied(loaded):
-        _pivots(loaded, asked, as_json)
-        return
-    if asked.markdown is not None:
+    under_conditions = bool(asked.by or asked.variant or asked.where or asked.brackets or varied(loaded))
+    if asked.markdown is not None and not under_conditions:
         raise UserError("--markdown writes the table that --by makes. Give --by, or use --csv or --latex.")
-    _side_by_side(loaded, asked, as_json)
+    with busy(style(), "comparing the runs") as tell:
+        found = (_pivots if under_conditions else _side_by_side)(loaded, asked)
+        # All is made before anything is written.
+        made = {name: (target, found.texts[name]()) for name, target in _texts(asked).items() if target is not None}
+        page = None
+        if asked.figure is not None:
+            tell("drawing figures")
+            page = found.page(asked.figure)
+    _written_and_printed(found, page, made, as_json)
 
 
 def _check_places(asked: dict[str, str | None]) -> None:
     """Raises `UserError` where a file cannot be written to its place, or two have the same one, before any is."""
-    from pathlib import Path
-
     from analysis.report.page import check_place
     from search_spaces.errors import UserError, short
 
@@ -81,102 +87,67 @@ def _check_places(asked: dict[str, str | None]) -> None:
         taken[place] = option
 
 
-def _side_by_side(loaded: list[Run], asked: CompareRequest, as_json: bool) -> None:
+class _Found(NamedTuple):
+    """What a comparison is printed as, and what it is written as."""
+
+    tables: Sequence[Table | Pivot]
+    notes: Sequence[str]
+    to_json: Callable[[], Any]
+    #: By its name what makes each text that an option asks for.
+    texts: Mapping[str, Callable[[], str]]
+    #: Writes a page with figures, and returns its path.
+    page: Callable[[str], Path]
+
+
+def _texts(asked: CompareRequest) -> dict[str, str | None]:
+    """Where each text is to be written."""
+    return {"CSV": asked.csv, "LaTeX": asked.latex, "Markdown": asked.markdown}
+
+
+def _side_by_side(loaded: Sequence[Run], asked: CompareRequest) -> _Found:
     """Each run as one row."""
-    from fedtune.console import tables
-    from fedtune.console.busy import busy
-    from fedtune.console.progress import style
+    from analysis.report.comparison import write_figure
+    from analysis.tables.compare import compare
 
-    with busy(style(), "comparing the runs"):
-        from analysis.report.comparison import write_figure
-        from analysis.tables.compare import compare
-
-        found = compare(loaded, metrics=asked.metric, readout=asked.readout)
-        made = _texts(
-            {
-                "CSV": (asked.csv, found.records().csv),
-                "LaTeX": (asked.latex, lambda: "\n".join(t.latex() for t in found.tables())),
-            }
-        )
-        written = write_figure(found, asked.figure) if asked.figure is not None else None
-    if written is not None:
-        _written("Figure", written)
-    quiet = _files(made)
-    if as_json:
-        tables.print_json(found.to_json())
-    elif not quiet:
-        console = _console()
-        for table in found.tables():
-            console.print(table.rich())
-        for note in found.notes():
-            tables.say(note)
+    found = compare(loaded, metrics=asked.metric, readout=asked.readout)
+    texts = {"CSV": found.records().csv, "LaTeX": lambda: "\n".join(table.latex() for table in found.tables())}
+    return _Found(found.tables(), found.notes(), found.to_json, texts, partial(write_figure, found))
 
 
-def _pivots(loaded: list[Run], asked: CompareRequest, as_json: bool) -> None:
+def _pivots(loaded: Sequence[Run], asked: CompareRequest) -> _Found:
     """One table per metric, a column per condition."""
+    from analysis.pivots import of_runs
     from analysis.tables.pivot import SIGNS
-    from fedtune.console import tables
-    from fedtune.console.busy import busy
-    from fedtune.console.progress import style
 
-    with busy(style(), "comparing the runs") as tell:
-        from analysis.pivots import of_runs
-
-        found = of_runs(loaded, asked.metric, asked.by, asked.variant, asked.where, asked.brackets, asked.readout)
-        made = _texts(
-            {
-                "CSV": (asked.csv, found.csv),
-                "LaTeX": (asked.latex, found.latex),
-                "Markdown": (asked.markdown, found.markdown),
-            }
-        )
-        written = None
-        if asked.figure is not None:
-            tell("drawing figures")
-            written = found.page(asked.figure)
-    if written is not None:
-        _written("Figure", written)
-    quiet = _files(made)
-    if as_json:
-        tables.print_json(found.to_json())
-    elif not quiet:
-        console = _console()
-        for table in found.tables:
-            console.print(table.rich())
-        for note in found.notes(SIGNS):
-            tables.say(note)
+    found = of_runs(loaded, asked.metric, asked.by, asked.variant, asked.where, asked.brackets, asked.readout)
+    texts = {"CSV": found.csv, "LaTeX": found.latex, "Markdown": found.markdown}
+    return _Found(found.tables, found.notes(SIGNS), found.to_json, texts, found.page)
 
 
-def _texts(made: dict[str, tuple[str | None, Callable[[], str]]]) -> dict[str, tuple[str, str]]:
-    """What was asked for, by its name: its place and its text. All is made before anything is written."""
-    return {name: (target, text()) for name, (target, text) in made.items() if target is not None}
-
-
-def _files(made: dict[str, tuple[str, str]]) -> bool:
-    """Writes or prints what was made; whether anything was printed."""
-    from pathlib import Path
-
+def _written_and_printed(found: _Found, page: Path | None, made: Mapping[str, tuple[str, str]], as_json: bool) -> None:
+    """Tells of the page, writes the texts that were made, each to its place, and prints what is left to print."""
     from analysis.report.page import write
+    from fedtune.console import tables
 
-    printed = False
+    if page is not None:
+        _written("Figure", page)
     for name, (target, text) in made.items():
         if target == STDOUT:
             print(text, end="")
-            printed = True
         else:
             _written(name, write(Path(target), text))
-    return printed
+    if as_json:
+        tables.print_json(found.to_json())
+    elif STDOUT not in [target for target, _ in made.values()]:
+        for table in found.tables:
+            tables.draw(table)
+        for note in found.notes:
+            tables.say(note)
 
 
-def _written(what: str, path: Any) -> None:
+def _written(what: str, path: Path) -> None:
     """Tells of a file, on stderr: what is printed may be for a program."""
     from search_spaces.errors import visible
     from search_spaces.files import shown
 
     typer.echo(visible(f"{what}: {shown(path)}"), err=True)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160)

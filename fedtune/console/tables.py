@@ -6,10 +6,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from analysis.tables.table import Table
 from search_spaces.errors import visible
+
+if TYPE_CHECKING:
+    from analysis.tables.pivot import Pivot
+    from analysis.tables.table import Table
 
 
 def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
@@ -28,7 +31,7 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, st
     _console().print(table)
 
 
-def draw(table: Table) -> None:
+def draw(table: Table | Pivot) -> None:
     """A table of `analysis` on stdout, without its notes."""
     _console().print(table.rich())
 
