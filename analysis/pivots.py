@@ -18,7 +18,7 @@ from analysis.tables.pivot import FIELDS, LOOKS, METHOD, METRIC, Marks, Pivot, p
 from analysis.tables.typesetting import TextTable
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS, twin
-from search_spaces.parameter import canonical
+from search_spaces.parameter import canonical, pairs
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -130,7 +130,7 @@ def of_runs(
         problems.append(unknown("metric", brackets, METRICS, "--brackets"))
     if readout not in ("last", "best"):
         problems.append(unknown("readout", readout, ("last", "best"), "--readout"))
-    chosen = _pairs(where, problems)
+    chosen = {name: str(value) for name, value in pairs(where, "--where", problems)}
     if problems:
         raise UserError(*problems)
     found = cells(loaded, by, variants, chosen)
@@ -140,16 +140,3 @@ def of_runs(
             f"{' and '.join(missing)} was not measured in {', '.join(run_names(loaded))}. Choose another --metric."
         )
     return Pivots(found, [pivot(found, metric, brackets, readout) for metric in asked])
-
-
-def _pairs(where: Mapping[str, str] | Sequence[str], problems: list[str]) -> dict[str, str]:
-    if isinstance(where, Mapping):
-        return {key: str(value) for key, value in where.items()}
-    found = {}
-    for text in where:
-        name, equals, value = text.partition("=")
-        if equals and name.strip():
-            found[name.strip()] = value.strip()
-        else:
-            problems.append(f"--where must be name=value, got {text!r}.")
-    return found

@@ -242,6 +242,23 @@ def other_default(declaring: type, name: str, default: Value, **changes: Any) ->
     return dataclasses.field(default=default, metadata={_METADATA: changed})
 
 
+def pairs(
+    given: Mapping[str, Any] | Iterable[str], option: str, problems: list[str], must: str = "name=value"
+) -> list[tuple[str, Any]]:
+    """The names and values, in order, of texts or of a mapping in their place. A text that is no pair is added to
+    `problems`, as what `option` must be."""
+    if isinstance(given, Mapping):
+        return list(given.items())
+    found = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if equals and name.strip():
+            found.append((name.strip(), value.strip()))
+        else:
+            problems.append(sentence(option, must, text))
+    return found
+
+
 def canonical(key: str) -> str:
     """What a user typed, as the key: `lambda_` and `lambda` are both `lambda`; dashes are underscores."""
     return key.strip().replace("-", "_").rstrip("_")

@@ -39,7 +39,7 @@ from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.files import cannot_write, given, replacing
 from search_spaces.metrics import METRICS, twin
-from search_spaces.parameter import Value, canonical
+from search_spaces.parameter import Value, canonical, pairs
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -132,16 +132,13 @@ def under(run: Run, where: Sequence[str]) -> Run:
     """The part of the run under the one condition that these `name=value` texts choose. Raises `UserError` where they
     choose none or several."""
     asked: dict[str, str] = {}
-    problems = []
+    problems: list[str] = []
     varied = [str(item["key"]) for item in run.varied]
-    for text in where:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            problems.append(sentence("--where", "name=value", text))
-        elif canonical(name) not in varied:
+    for name, value in pairs(where, "--where", problems):
+        if canonical(name) not in varied:
             problems.append(unknown("condition", name, varied, "--where"))
         else:
-            asked[canonical(name)] = value.strip()
+            asked[canonical(name)] = value
     if problems:
         raise UserError(*problems)
     chosen = [one for one in run.conditions if all(means(text, one.get(key)) for key, text in asked.items())]

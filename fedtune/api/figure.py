@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ from fedtune.console import busy
 from fedtune.console.progress import style
 from fedtune.option import fields_of, several
 from fedtune.options import FigureRequest
-from search_spaces.errors import UserError, sentence, short
+from search_spaces.errors import UserError, short
+from search_spaces.parameter import pairs
 
 #: What only the pivot table has: the field, what `analysis.loaded.Loaded.save` calls it, and the option.
 PIVOT = {"by": ("by", "--by"), "variant": ("variants", "--variant"), "down": ("down", "--down")}
@@ -31,19 +31,12 @@ def figure(request: FigureRequest) -> Path:
     if name != "pivot" and any(options.values()):
         named = f"{', '.join(flag for _, flag in PIVOT.values())} belong to the table pivot"
         raise UserError(f"{named}, got {short(name)}.")
-    options |= {"metrics": request.metric, "where": _condition(request)}
+    problems: list[str] = []
+    options |= {"metrics": request.metric, "where": dict(pairs(request.where, "--where", problems))}
+    if problems:
+        raise UserError(*problems)
     with busy.busy(style(), "reading the run") as tell:
         loaded = load(several(request.runs))
         tell(f"drawing {name}")
         given = {key: value for key, value in options.items() if value}
         return loaded.save(name, request.output or f"{name}.{kind}", kind=kind, **given)
-
-
-def _condition(request: FigureRequest) -> dict[str, Any]:
-    """The condition that is drawn, by the names of its parameters."""
-    if isinstance(request.where, Mapping):
-        return dict(request.where)
-    found = dict(text.partition("=")[::2] for text in request.where)
-    if not all(found.values()):
-        raise UserError(sentence("--where", "name=value", " ".join(request.where)))
-    return found

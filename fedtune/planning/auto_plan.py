@@ -31,7 +31,7 @@ from fedtune.record.storage import check_uri
 from search_spaces import presets, run_folder
 from search_spaces.errors import Shown, UserError, sentence, unknown
 from search_spaces.metrics import METRICS
-from search_spaces.parameter import Value, canonical, parameters
+from search_spaces.parameter import Value, canonical, pairs, parameters
 from search_spaces.requirements import asked
 from search_spaces.space import Space
 from trainables.data import own
@@ -229,7 +229,7 @@ def settings(
             problems.append(unknown("space", request.space, spaces, "--space"))
         return {}
     shared: dict[str, Any] = dict(defaults(FederationConfig))
-    given = pairs(request, problems)
+    given = pairs(request.set, "--set", problems, "name=value or method.name=value")
     of_data = {canonical(name): str(value) for name, value in given if canonical(name) in own.OPTIONS}
     wanted: list[tuple[str, object]] = [*data_of(request, of_data, problems).items()]
     wanted += [] if request.rounds is None else [("rounds", request.rounds)]
@@ -300,20 +300,6 @@ def _of_space(name: str, method: str, shared: Mapping[str, Any]) -> dict[str, An
 
 def _is_file(space: str) -> bool:
     return "/" in space or "." in space
-
-
-def pairs(request: AutoRequest, problems: list[str]) -> list[tuple[str, object]]:
-    """`--set`, in parts: names, and values as given. What is not a pair is added to `problems`."""
-    if isinstance(request.set, Mapping):
-        return list(request.set.items())
-    found: list[tuple[str, object]] = []
-    for text in request.set:
-        name, equals, raw = text.partition("=")
-        if not equals or not name.strip():
-            problems.append(sentence("--set", "name=value or method.name=value", text))
-        else:
-            found.append((name.strip(), raw.strip()))
-    return found
 
 
 # -- who takes part ----------------------------------------------------------------------------------------------------
@@ -496,7 +482,7 @@ def _check_conditions(found: Sequence[Plan], request: AutoRequest) -> None:
     from trainables.federation import FederationConfig
     from trainables.local import LocalTraining
 
-    own = {key for name, _ in pairs(request, []) for _, dot, key in [name.partition(".")] if dot}
+    own = {key for name, _ in pairs(request.set, "--set", []) for _, dot, key in [name.partition(".")] if dot}
     own.add("eval_test")  # which decides no result
     keys = [key for key in {**parameters(FederationConfig), **parameters(LocalTraining)} if key not in own]
     experiments = [search.experiment for search in found]

@@ -236,6 +236,7 @@ def test_the_small_profile_says_how_to_get_the_papers(asked: Callable[..., Searc
         ({"order": "fixed", "address": "10.0.0.1:6379"}, "depends on the number of slots. Give it with --slots."),
         ({"order": "fixed", "address": "10.0.0.1:6379", "slots": "auto"}, "the number of slots. Give it with --slots."),
         ({"set": ("lr",)}, "--set must be name=value, got 'lr'"),
+        ({"set": (" =0.1",)}, "--set must be name=value, got ' =0.1'"),
         ({"set": ("learning_rate=1",)}, "Unknown parameter 'learning_rate' (--set)"),
         ({"set": ("lr=fast",)}, "lr must be"),
         ({"set": ("seeds=3",)}, "--seeds"),
