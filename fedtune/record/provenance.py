@@ -131,37 +131,35 @@ def sampler_file(name: str) -> dict[str, str] | None:
 def extended(folder: Path, changes: Mapping[str, tuple[int, int]]) -> None:
     """Adds to the provenance of the run in `folder` that it was extended now: `trials` and `rounds`, where these have
     changed, from so many to so many. Raises `UserError` where the disk refuses."""
-    begun = _recorded(folder)
-    if begun is None:
-        return
     made = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": _command(),
         **{name: list(change) for name, change in changes.items()},
     }
-    earlier = begun.get("extended")
-    done = [*earlier, made] if isinstance(earlier, list) else [made]
-    write_document(folder / run_folder.PROVENANCE, begun | {"extended": done})
+    _add(folder, "extended", [made])
 
 
 def ran_on(folder: Path, slots: Sequence[Mapping[str, Any]]) -> None:
     """Adds to the provenance of the run in `folder` for how many trials at once its machines have room, each machine
     once in one state. Raises `UserError` where the disk refuses."""
-    begun = _recorded(folder)
-    if begun is None:
-        return
-    earlier = begun.get("slots", [])
-    new = [one for one in slots if one not in earlier]
-    if new:
-        write_document(folder / run_folder.PROVENANCE, begun | {"slots": [*earlier, *new]})
+    _add(folder, "slots", slots)
 
 
 def shared_gpus(folder: Path, how: str) -> None:
     """Adds to the provenance of the run in `folder` how its trials share a GPU, each way once. Raises `UserError` where
     the disk refuses."""
+    _add(folder, "mps", [how])
+
+
+def _add(folder: Path, name: str, entries: Sequence[Any]) -> None:
+    """Adds to a list of a run's provenance those of the entries that are not in it."""
     begun = _recorded(folder)
-    if begun is not None and how not in begun.get("mps", []):
-        write_document(folder / run_folder.PROVENANCE, begun | {"mps": [*begun.get("mps", []), how]})
+    if begun is None:
+        return
+    earlier = begun.get(name)
+    listed = earlier if isinstance(earlier, list) else []
+    if new := [one for one in entries if one not in listed]:
+        write_document(folder / run_folder.PROVENANCE, begun | {name: [*listed, *new]})
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:

@@ -3,9 +3,10 @@ a run directory there."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -118,21 +119,13 @@ class Storage:
     def _path(self, name: str) -> str:
         return f"{self._folder.rstrip('/')}/{name}"
 
-    def _told(self) -> _Told:
-        return _Told(self.uri)
-
-
-class _Told:
-    """What a storage's library raises becomes one sentence."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Exception):
-            raise UserError(f"The storage {self._uri} cannot be used (--storage): {_why(error)}.") from error
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the storage's library raises becomes one sentence."""
+        try:
+            yield
+        except Exception as error:
+            raise UserError(f"The storage {self.uri} cannot be used (--storage): {_why(error)}.") from error
 
 
 def _why(error: Exception) -> str:
