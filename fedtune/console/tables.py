@@ -104,12 +104,12 @@ def say(text: str, *copied: str) -> None:
 
 
 def _between_words(text: str, width: int) -> Iterator[str]:
-    """The lines of a text in a terminal of this width; what begins with blanks goes on below itself. A word that is
-    wider has a line of its own."""
+    """The lines of a text in a terminal of this width; what begins with blanks goes on below itself. A number stays
+    with its %. A word that is wider has a line of its own."""
     from rich.cells import cell_len
 
     begin, line = text[: len(text) - len(text.lstrip())], ""
-    for word in re.findall(r"\s*(?:`[^`]*`\S*|\S+)", text):
+    for word in re.findall(r"\s*(?:`[^`]*`\S*|\S+(?: %\S*)?)", text):
         if line.strip() and cell_len(line + word) > width:
             yield line
             line, word = begin, word.lstrip()

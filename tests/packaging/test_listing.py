@@ -251,6 +251,7 @@ def test_what_is_copied_stands_whole(monkeypatch: pytest.MonkeyPatch, capsys: py
     tables.say("  Further words that are indented.")
     tables.say("Next:", first, second)
     tables.say("Next:", "short", "shorter")
+    tables.say("An interval of 51.19 % to 62.72 %.")
     assert capsys.readouterr().out.splitlines() == [
         "Some sentence of a few words,",
         "with `fedtune search dfrd` in",
@@ -261,6 +262,8 @@ def test_what_is_copied_stands_whole(monkeypatch: pytest.MonkeyPatch, capsys: py
         f"  {first}",
         f"  {second}",
         "Next: short   shorter",
+        "An interval of 51.19 % to",
+        "62.72 %.",
     ]
     monkeypatch.delenv("COLUMNS")
     tables.say(sentence)
