@@ -3,9 +3,11 @@ a cluster."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import sys
 import sysconfig
@@ -21,25 +23,6 @@ from search_spaces.versions import installed
 if TYPE_CHECKING:
     from fedtune.machine.cluster import Node
 
-#: Packages a search cannot do without.
-NEEDED = (
-    "ray",
-    "optuna",
-    "torch",
-    "torchvision",
-    "numpy",
-    "scipy",
-    "threadpoolctl",
-    "pandas",
-    "plotly",
-    "scikit-learn",
-    "pillow",
-    "filelock",
-    "safetensors",
-    "typer",
-    "rich",
-    "pyyaml",
-)
 #: Packages that add something, and what.
 OPTIONAL = {
     "cmaes": "--sampler cmaes",
@@ -79,9 +62,10 @@ def doctor(address: str | None = None) -> list[Check]:
 
 
 def _packages() -> list[Check]:
-    here = installed((*NEEDED, *OPTIONAL))
-    found = [f"{name} {here[name]}" for name in NEEDED if name in here]
-    missing = [name for name in NEEDED if name not in here]
+    needed = _needed()
+    here = installed((*needed, *OPTIONAL))
+    found = [f"{name} {here[name]}" for name in needed if name in here]
+    missing = [name for name in needed if name not in here]
     checks = [Check("packages", "ok", ", ".join(found))] if found else []
     if missing:
         checks.append(
@@ -91,6 +75,17 @@ def _packages() -> list[Check]:
         Check(name, "note", f"not installed; needed for {what}") for name, what in OPTIONAL.items() if name not in here
     ]
     return [*checks, *_compiled()]
+
+
+def _needed() -> list[str]:
+    """The packages that a search cannot do without, as the installation says; none of a fedtune that is not installed,
+    but found on PYTHONPATH."""
+    try:
+        asked = importlib.metadata.requires("fedtune") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    names = [re.split(r"[^\w.-]", one)[0] for one in asked if "extra ==" not in one]
+    return [name for name in names if name not in OPTIONAL]
 
 
 def _compiled() -> list[Check]:
