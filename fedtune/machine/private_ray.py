@@ -103,7 +103,6 @@ def started(folder: Path, *, cores: int, with_gpus: bool, python: Path | None = 
             importing.join()
             yield
         finally:
-            _end_autoscaler()
             ray.shutdown()
 
 
@@ -117,13 +116,6 @@ def _starting_with(python: Path | None) -> Iterator[None]:
         yield
     finally:
         sys.executable = before
-
-
-def _end_autoscaler() -> None:
-    """Ends what would add machines to a Ray of our own. Ray would wait a second for it to end by itself."""
-    with contextlib.suppress(Exception):  # where another version of Ray has it elsewhere, a second is lost
-        for one in importlib.import_module("ray._private.worker")._global_node.all_processes["monitor"]:
-            one.process.kill()
 
 
 def _import_ahead() -> None:

@@ -118,37 +118,6 @@ def test_a_server_that_is_killed_during_the_start_is_told() -> None:
     assert done.stdout.startswith("Ray did not start (") and done.stdout.count("\n") == 1
 
 
-#: Starts a Ray of our own, and says whether its autoscaler runs, and whether it does when Ray is told to end.
-ENDED = """
-import ray
-from ray._private import worker
-
-from fedtune.machine.private_ray import private_folder, started
-
-
-def runs():
-    return [one.process.poll() is None for one in worker._global_node.all_processes["monitor"]]
-
-
-def ends(shutdown=ray.shutdown):
-    [one.process.wait(10) for one in worker._global_node.all_processes["monitor"]]
-    print(runs())
-    shutdown()
-
-
-ray.shutdown = ends
-with private_folder() as folder, started(folder, cores=1, with_gpus=False):
-    print(runs())
-"""
-
-
-@pytest.mark.slow
-def test_ray_s_end_does_not_wait_for_its_autoscaler() -> None:
-    """Also where Ray has the process elsewhere one day, of which nothing else would tell."""
-    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.split() == ["[True]", "[False]"], done.stderr
-
-
 def test_the_cases_of_its_token_hold() -> None:
     """In a process of its own: Ray reads its settings once for a process, and that of the tests may have a Ray which
     would then be shown no token."""
