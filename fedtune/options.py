@@ -44,8 +44,8 @@ Dataset = Annotated[
 OrderOfTrials = Annotated[
     Order | None,
     Option(
-        help="What a trial is proposed from: by arrival from all trials that have ended by then, or from certain ones, "
-        "so that the same seed and slots give the same trials.",
+        help="Which earlier trials a proposal uses. arrival: all that have ended by then. fixed: given ones, so the "
+        "same seed and slots give the same trials, but slots wait for one another.",
         group="how",
         default=f"fixed up to {FIXED_UP_TO} slots, arrival above",
     ),
@@ -53,7 +53,8 @@ OrderOfTrials = Annotated[
 Seed = Annotated[
     int,
     Option(
-        help="The seed of the whole search; on the same kind of machine the same seed gives the same records.",
+        help="The seed of the search. The same seed gives the same record on the same kind of machine, with more "
+        f"than {FIXED_UP_TO} slots only with --order fixed.",
         group="how",
         low=0,
         high=MAX_SEED,
@@ -62,7 +63,7 @@ Seed = Annotated[
 Slots = Annotated[
     int | None,
     Option(
-        help="How many trials run at the same time, where there is room for them.",
+        help="How many trials run at the same time, if there is room for them.",
         group="where",
         default="one per core, or per share of a GPU",
     ),
@@ -70,7 +71,7 @@ Slots = Annotated[
 By = Annotated[
     Sequence[str],
     Option(
-        help="Of the pivot table: a column per value of this parameter, such as omega; may be given more than once.",
+        help="In a pivot table: a column per value of this parameter, such as omega; may be given more than once.",
         group="how",
         default="the conditions that a run varies",
     ),
@@ -80,9 +81,9 @@ StorageThen = Annotated[
     Option(help="Keep a mirror of the run's folder there from now on, such as s3://bucket/runs/mine.", group="where"),
 ]
 Variant = Annotated[
-    Sequence[str], Option(help="Of the pivot table: a row per value of this searched parameter.", group="how")
+    Sequence[str], Option(help="In a pivot table: a row per value of this searched parameter.", group="how")
 ]
-Brackets = Annotated[str | None, Option(help="Of the pivot table: also this metric, in brackets.", group="how")]
+Brackets = Annotated[str | None, Option(help="In a pivot table: also this metric, in brackets.", group="how")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +130,9 @@ class Setting(Files):
     set: Annotated[
         Mapping[str, object] | Sequence[str],
         Option(
-            help="Fix the value of any parameter; may be given more than once. label=COLUMN and client=COLUMN say what "
-            "columns of a table are, samples=tokens what an .npz file holds, resize=32 brings images to one size, "
-            "keep_images=true keeps those of generators.",
+            help="Fix the value of any parameter; may be given more than once. Also: label=COLUMN, client=COLUMN (of a "
+            "table), samples=tokens (.npz), resize=32 (images of a folder), keep_images=true (of generators), "
+            "storage=URI (a mirror of the run).",
             group="what",
             value="NAME=VALUE",
         ),
@@ -154,8 +155,8 @@ class Requirements(Asked):
     require: Annotated[
         Sequence[str],
         Option(
-            help="What a configuration must keep to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given more "
-            "than once.",
+            help="What a configuration must satisfy to be selected, such as wlp>=0.3 or bytes_up<=5e7; may be given "
+            "more than once.",
             group="what",
             value="METRIC>=NUMBER",
         ),
@@ -169,8 +170,8 @@ class Share(Asked):
     per_trial: Annotated[
         Mapping[str, float] | str | None,
         Option(
-            help="What each trial has: cores, which are its threads too, and the part of a GPU; and how many "
-            "trials are bundled in a process.",
+            help="What each trial gets: cores (one thread for each) and a part of a GPU; and how many trials share a "
+            "process (bundle).",
             group="where",
             default="cpus=1, gpus=0.25 where there is a GPU",
             value="cpus=N,gpus=N,bundle=N",
@@ -210,8 +211,8 @@ class Versions(Asked):
     other_versions: Annotated[
         bool,
         Option(
-            help="Go on although libraries have other versions than those the run was begun with; its record names "
-            "both.",
+            help="Go on although versions of libraries, or files of your own, have changed since the run began; its "
+            "record names both.",
             group="where",
         ),
     ] = False
@@ -291,8 +292,8 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     metric: Annotated[
         Sequence[str | Any],
         Option(
-            help="The metric to select by, on validation data, or as test_NAME on test data, or FILE.py:FUNCTION of "
-            "your own; may be given more than once.",
+            help="The metric to select by, on validation data; test_NAME selects on test data, FILE.py:FUNCTION is one "
+            "of your own. May be given more than once.",
             group="what",
             default="val_global_accuracy",
             complete="selectable",
@@ -301,7 +302,7 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     log: Annotated[
         str | None,
         Option(
-            help="Where every trial is told too while it runs: tensorboard, mlflow or wandb, with commas between.",
+            help="Also log every trial while it runs: tensorboard, mlflow or wandb, separated by commas.",
             group="where",
             by_set=True,
             taken=True,
@@ -314,8 +315,8 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     trials: Annotated[
         int | None,
         Option(
-            help="How many trials. From 10 on, the last fifth confirms: further seeds for the configurations that may "
-            "be the best; --no-confirm tries new ones to the end.",
+            help="How many trials. From 10 on, the last fifth is for further seeds of the configurations that may be "
+            "the best; with --no-confirm it tries new ones.",
             group="how long",
             default="the profile's number, or 30",
             low=1,
@@ -354,10 +355,10 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     race: Annotated[
         bool | None,
         Option(
-            help="Begin every configuration with one seed and give further ones where they are worth it; the budget is "
+            help="Begin every configuration with one seed, and give further seeds to the promising ones; the budget is "
             "trials × rounds × seeds.",
             group="how long",
-            default="--race where --seeds is above 1, unless it is a grid, or there are several metrics or conditions",
+            default="--race if --seeds is above 1, but not for a grid, several metrics or conditions",
             flags=("--race/--no-race",),
         ),
     ] = None
@@ -376,8 +377,8 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     warm_start: Annotated[
         str | Path | Sequence[str | Path],
         Option(
-            help="Begin with the best points of an earlier run, and with its results where they hold; may be given "
-            "more than once. none: begin also without what the runs beside it say of noise.",
+            help="Begin with the best points of an earlier run, and with its results if they hold; may be given more "
+            "than once. none: do not even learn the noise from runs in the same folder.",
             group="how",
             value="RUN",
             complete="runs",
@@ -388,8 +389,8 @@ class SearchRequest(Progress, Kept, Folder, Cluster, Share, Requirements, Paper,
     slots: Annotated[
         int | Literal["auto"] | None,
         Option(
-            help="How many trials run at the same time, where there is room for them; auto measures first, on each "
-            "kind of GPU, how many finish most trials per hour, and with how many threads.",
+            help="How many trials run at the same time, if there is room for them; auto first measures, on each kind "
+            "of GPU, which number, and how many threads, finish most trials per hour.",
             group="where",
             default="one per core, or per share of a GPU",
         ),
@@ -405,7 +406,7 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
     budget: Annotated[
         str,
         Option(
-            help="What all of it may take: a length such as 30m or 2h, a count such as 600rounds (rounds of single "
+            help="The budget of everything: a time such as 30m or 2h, a count such as 600rounds (rounds of single "
             "federations), or traffic such as 2GB.",
             group="how long",
         ),
@@ -413,7 +414,7 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
     methods: Annotated[
         Sequence[str],
         Option(
-            help="Names of methods, or parts of the names of families, such as personalised, separated by commas.",
+            help="Names of methods, or parts of names of families, such as personalised, separated by commas.",
             group="what",
             default="all that the budget pays for",
         ),
@@ -421,7 +422,7 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
     space: Annotated[
         str,
         Option(
-            help="The name of the space in which each method is tuned. One other than default sets the conditions too.",
+            help="The name of the space in which each method is tuned. Any but default also sets the conditions.",
             group="what",
         ),
     ] = "default"
@@ -436,13 +437,13 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
         str | None,
         Option(help="Leave out methods whose clients send more than this in a round, such as 50MB.", group="what"),
     ] = None
-    equal: Annotated[bool, Option(help="Give every method the same part of the budget.", group="how")] = False
+    equal: Annotated[bool, Option(help="Give every method an equal part of the budget.", group="how")] = False
     least: Annotated[
         int | None,
         Option(
             help="Trials that every method gets at least.",
             group="how",
-            default="3, or what the search's budget pays",
+            default="3, or fewer if the budget does not pay for them",
             low=1,
             high=1000,
         ),
@@ -454,9 +455,9 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
     fresh_seeds: Annotated[
         int | None,
         Option(
-            help="Seeds on which the methods' best are compared.",
+            help="Seeds on which the best configurations of the methods are compared.",
             group="how long",
-            default="2, and up to 10 of those that cannot be told apart",
+            default="2, up to 10 for those that cannot be told apart",
             low=1,
             high=MAX_SEEDS // 2,
         ),
@@ -466,7 +467,7 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
         Option(
             help="Further seeds on which the leader is trained.",
             group="how long",
-            default="3, or fewer where half of the budget does not pay for more",
+            default="3, or fewer if half of the budget does not pay for them",
             low=1,
             high=MAX_SEEDS // 2,
         ),
@@ -486,7 +487,7 @@ class AutoRequest(Progress, Mirrored, Folder, Cluster, Share, Requirements, Sett
     order: OrderOfTrials = None
     name: Annotated[
         str | Path,
-        Option(help="The name of the folder with everything that is found, in runs/; or its path.", group="where"),
+        Option(help="The name of the folder of results, in runs/; or its path.", group="where"),
     ] = "auto"
 
 
@@ -516,7 +517,7 @@ class RunRequest(Progress, Kept, Folder, Cluster, Share, Paper, Setting):
     ] = False
     rounds: Annotated[
         int | None,
-        Option(help="How many rounds to train, if not as many as the configuration says.", group="how long"),
+        Option(help="How many rounds to train.", group="how long", default="as the configuration says"),
     ] = None
     seeds: Annotated[int, Option(help="How many fresh seeds to train on.", group="how long", low=1, high=MAX_SEEDS)] = 3
     seed: Annotated[
@@ -556,7 +557,7 @@ class ReproduceRequest(Progress, Files):
     rows: Annotated[
         Sequence[str],
         Option(
-            help="Only these rows of a table, with commas between; others can be added later.",
+            help="Only these rows of a table, separated by commas; others can be added later.",
             group="what",
             default="all",
         ),
@@ -587,14 +588,12 @@ class ReproduceRequest(Progress, Files):
     dataset: Annotated[
         str | None,
         Option(
-            help="Another data set: another one of the paper, or any of yours.",
+            help="Another data set: of the paper, or your own.",
             group="what",
             default="the paper's first; digits with --small",
         ),
     ] = None
-    runs_dir: Annotated[str, Option(help="The folder in which that of the figure or table is made.", group="where")] = (
-        "runs"
-    )
+    runs_dir: Annotated[str, Option(help="Where the folder of the figure or table is made.", group="where")] = "runs"
     slots: Slots = None
     storage: Annotated[
         str | None,
@@ -641,7 +640,7 @@ class ExtendRequest(Progress, Versions, Cluster):
     trials: Annotated[
         int | None,
         Option(
-            help="How many trials to add. To a race: the rounds of so many whole trials, spent as it sees fit.",
+            help="How many trials to add. A race gets the rounds of so many whole trials as a further budget.",
             group="how long",
         ),
     ] = None
@@ -691,8 +690,8 @@ class AttackRequest(Progress, Files):
     private: Annotated[
         Literal["random", "searched"] | None,
         Option(
-            help="What stands in for a part of the model that is not uploaded: random weights, or weights that are "
-            "searched for as well.",
+            help="What the attacker uses for a part of the model that is not uploaded: random weights, or weights that "
+            "it searches too.",
             group="how",
             default="attack_private of the configuration",
             kind="choice of --private",
@@ -743,7 +742,7 @@ class ExportRequest(Asked):
     where: Annotated[
         Sequence[str],
         Option(
-            help="Of a run under several conditions: the condition, as name=value; may be given more than once.",
+            help="For a run under several conditions: the condition, as name=value; may be given more than once.",
             group="what",
         ),
     ] = ()
@@ -776,7 +775,7 @@ class FigureRequest(Asked):
     kind: Annotated[
         str | None,
         Option(
-            help="png, svg, pdf or html; of a table also csv, tex or md.",
+            help="png, svg, pdf or html; for a table also csv, tex or md.",
             group="where",
             default="the suffix of -o",
             flags=("--format",),
@@ -789,9 +788,9 @@ class FigureRequest(Asked):
     metric: Annotated[
         Sequence[str],
         Option(
-            help="Of rounds, factor, spread or pivot: a metric that it shows; may be given more than once.",
+            help="For rounds, factor, spread or pivot: a metric to show; may be given more than once.",
             group="what",
-            default="accuracies; of pivot what the first run selected on",
+            default="accuracies; for pivot what the first run selected on",
             complete="metrics",
         ),
     ] = ()
@@ -800,8 +799,8 @@ class FigureRequest(Asked):
     down: Annotated[
         Sequence[str],
         Option(
-            help="Of the pivot table: what stands before the rows, of method, metric and the conditions; may be given "
-            "more than once. All else stands above the columns of one table.",
+            help="In a pivot table: which of method, metric and the conditions label the rows; may be given more than "
+            "once. The others label the columns of one table.",
             group="how",
             default="method, a table per metric",
         ),
@@ -827,7 +826,7 @@ class ReportRequest(Asked):
         str | None, Option(help="Also write every figure to RUN/figures as png, svg or pdf.", group="where")
     ] = None
     anonymous: Annotated[
-        bool, Option(help="Leave out of the page the machine's name and system, the command, and paths.", group="where")
+        bool, Option(help="Leave the machine's name and system, the command, and paths out of the page.", group="where")
     ] = False
     show: Annotated[bool, Option(help="Open the page in the browser.", group="where", flags=("--open",))] = False
     watch: Annotated[
@@ -860,7 +859,7 @@ class CompareRequest(Asked):
     by: By = ()
     variant: Variant = ()
     where: Annotated[
-        Sequence[str], Option(help="Of the pivot table: only trials with this value, as name=value.", group="what")
+        Sequence[str], Option(help="In a pivot table: only trials with this value, as name=value.", group="what")
     ] = ()
     brackets: Brackets = None
     readout: Annotated[

@@ -44,13 +44,13 @@ def extend(request: ExtendRequest) -> Result:
     """Adds `trials` further trials to a search, `rounds` further rounds to each of its trials, or both; one of the two
     must be given.
 
-    With more trials the result equals that of a search which had asked for all of them at once, as long as it has not
-    begun its confirmation. One that has keeps those further seeds, tries new configurations, and gives further seeds
-    again with the last of its trials, so that a fifth of all confirm. With more rounds a
-    trial that ran all its rounds goes on from its checkpoint; one that early stopping ended, or that failed, stays as
-    it is; trials to come run all rounds. Every trial's rounds are then those of a search which had asked for all rounds
-    at once. So is the whole search where it is a grid or random and stops no trial early; elsewhere such a search may
-    propose and stop other trials.
+    With more trials the result equals that of a search which had asked for all of them at once if the order of trials
+    is fixed, it begins with as many short trials, and it has not begun its confirmation. A search that has begun it
+    keeps those further seeds, tries new configurations, and gives further seeds again with the last of its trials, so
+    that a fifth of all confirm. With more rounds a trial that ran all its rounds goes on from its checkpoint; one that
+    early stopping ended, or that failed, stays as it is; trials to come run all rounds. Every trial's rounds are then
+    those of a search which had asked for all rounds at once. So is the whole search if it is a grid or random and stops
+    no trial early; any other may propose and stop other trials.
 
     Raises `UserError`, before anything is written, where more rounds would change what was computed or recorded so far
     (`fedtune.api.extend`), and as `resume`, which has the same `address` and `other_versions`."""

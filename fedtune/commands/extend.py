@@ -17,7 +17,7 @@ fedtune extend runs/dfrd-alpha_lambda --rounds 10
 def command(request: ExtendRequest, *, as_json: AsJson = False) -> None:
     """Add trials to a search, or rounds to its trials.
 
-    With more trials the result is the same as if the search had asked for all of them from the start."""
+    The guide says when the result is that of a search which had asked for all of them from the start."""
     from fedtune.api.extend import extend
     from fedtune.commands import _output
 

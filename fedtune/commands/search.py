@@ -25,8 +25,9 @@ fedtune search fedavg --time 2h --set clients=20 --sampler nsga2 \\
     --metric val_global_accuracy --metric val_local_accuracy
 # Begin with what an earlier search found:
 fedtune search dfrd --space alpha_lambda --warm-start runs/first --name second
-# Data of your own (a folder with one sub-folder per class works too):
-fedtune search fedavg --dataset mydata.npz --trials 10
+# A table of your own, rounds logged for TensorBoard, a command at the end:
+fedtune search fedavg --dataset people.csv --label y --client hospital \\
+    --log tensorboard --when-done 'echo "$FEDTUNE_STATE"'
 """
 
 
