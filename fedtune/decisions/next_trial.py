@@ -152,7 +152,7 @@ def configuration(
         rng = generator(e.seed, number, "own sampler")
         seen, running = _configurations(part, known), unknown(part, begun, known)
         return own_sampler.proposed(part.sampler, e.sampler, part.space, seen, running, e.signs, rng), {}
-    sampler = make_sampler(e.sampler, e.seed, number, begun[: e.taken])
+    sampler = make_sampler(e.sampler, e.seed, number)
     # Of thousands of trials a copy takes longer than all else; one that does not look at them is shown none.
     seen = [] if e.sampler in BLIND_SAMPLERS else shown(part, known)
     running = unknown(part, begun, known) if e.sampler in ASK_WHAT_RUNS else []

@@ -1,7 +1,7 @@
 """Optuna's samplers: how fedtune sets them up, what they are shown of trials that have ended, and how they are asked.
 
 What a sampler is shown of a trial that did not run to its end:
-    TPE, CMA-ES   a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once, the
+    TPE           a stopped trial as stopped, with its last value; a diverged or failed one as stopped at once, the
                   worst there is
     GP, NSGA-II   they read complete trials only: a stopped one counts as complete with its last value, a diverged or
                   failed one with the worst value seen. With several metrics a stopped trial is not shown, as the rounds
@@ -9,8 +9,8 @@ What a sampler is shown of a trial that did not run to its end:
 
 TPE and GP are shown the trials that run as well (`ASK_WHAT_RUNS`), after those that have ended, so that the next one
 does not lie beside them: TPE counts these among the bad ones (constant liar, Ginsbourger, Le Riche and Carraro 2010),
-GP looks for what improves on whatever they may become (Optuna's qLogEI, its points chosen one after the other). CMA-ES
-and NSGA-II draw the trials of a generation independently of one another.
+GP looks for what improves on whatever they may become (Optuna's qLogEI, its points chosen one after the other). NSGA-II
+draws the trials of a generation independently of one another.
 """
 
 from __future__ import annotations
@@ -54,11 +54,8 @@ def usual(metrics: int) -> str:
 
 
 @quiet_optuna()
-def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial] = ()) -> BaseSampler:
-    """The sampler of trial `number`. (`grid` proposes by itself and needs one only to exist; `ei` needs none.)
-
-    `taken`: trials with results of earlier runs. All samplers are shown them as trials of the study; CMA-ES, which
-    learns from trials of its own only, starts where they did well (Nomura et al. 2021, warm starting CMA-ES)."""
+def make_sampler(name: str, seed: int, number: int) -> BaseSampler:
+    """The sampler of trial `number`. (`grid` proposes by itself and needs one only to exist; `ei` needs none.)"""
     import optuna
 
     digest = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=4).digest()
@@ -67,14 +64,6 @@ def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial]
         return optuna.samplers.TPESampler(
             seed=own, n_startup_trials=STARTUP, group=True, multivariate=True, constant_liar=True
         )
-    if name == "cmaes":
-        return optuna.samplers.CmaEsSampler(
-            seed=own,
-            n_startup_trials=STARTUP,
-            consider_pruned_trials=True,
-            warn_independent_sampling=False,
-            source_trials=_source(taken) or None,
-        )
     if name == "gp":
         return optuna.samplers.GPSampler(seed=own, n_startup_trials=STARTUP, deterministic_objective=False)
     if name == "nsga2":
@@ -82,29 +71,6 @@ def make_sampler(name: str, seed: int, number: int, taken: Sequence[FrozenTrial]
     if name in ("random", "grid"):
         return optuna.samplers.RandomSampler(seed=own)
     raise ValueError(f"sampler {name!r}")
-
-
-def _source(taken: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """The taken trials as CMA-ES starts from them: with only what it searches, numbers that have more than one value.
-
-    It starts from the best tenth; fewer than ten are given several times, so that the best one is a tenth. None are
-    given where a parameter belongs to an option of another one: which parameters CMA-ES searches then depends on the
-    trials to come."""
-    from optuna.distributions import CategoricalDistribution
-    from optuna.trial import create_trial
-
-    if any("." in name for trial in taken for name in trial.params):
-        return []
-    found = []
-    for trial in taken:
-        numbers = {
-            name: distribution
-            for name, distribution in trial.distributions.items()
-            if not isinstance(distribution, CategoricalDistribution) and not distribution.single()
-        }
-        params = {name: trial.params[name] for name in numbers}
-        found.append(create_trial(values=trial.values, params=params, distributions=numbers))
-    return found * math.ceil(10 / max(1, len(found)))
 
 
 def ask(

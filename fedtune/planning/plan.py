@@ -347,17 +347,8 @@ def _combination(
         problems.append(
             "Every parameter of the space is fixed by --set, so nothing is left to search. Leave one of them out."
         )
-    if budget.sampler in (EI, "cmaes") and several:
-        problems.append(
-            f"The sampler {budget.sampler} optimises one metric. Give one --metric, or use --sampler nsga2 or tpe."
-        )
-    if budget.sampler == "cmaes":
-        numbers = [d for d in search.values() if d.parameter.kind in ("real", "integer") and not d.only]
-        if search and len(numbers) < 2:
-            problems.append(
-                f"The sampler cmaes needs at least two searched numbers, and this space has {len(numbers)}. Use "
-                f"--sampler {EI}."
-            )
+    if budget.sampler == EI and several:
+        problems.append(f"The sampler {EI} optimises one metric. Give one --metric, or use --sampler nsga2 or tpe.")
     if budget.sampler in own_samplers():
         try:
             own_sampler.load(budget.sampler)

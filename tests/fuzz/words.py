@@ -29,7 +29,7 @@ _GOOD: dict[str, tuple[str, ...]] = {
     "seed": ("0", "7"),
     "warm_start": ("run", "cut"),
     "metric": ("global_accuracy", "val_local_accuracy", "bytes_up", "wlp", "seconds", "test_wlp"),
-    "sampler": ("ei", "tpe", "random", "grid", "cmaes", "gp", "nsga2"),
+    "sampler": ("ei", "tpe", "random", "grid", "gp", "nsga2"),
     "scheduler": ("asha", "median", "none"),
     "lag": ("1", "4"),
     "set": ("local_steps=1", "keep_images=true", "lr=0.1", "clients=5", "omega=0.1", "model=mlp", "batch_norm=running"),

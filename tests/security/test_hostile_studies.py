@@ -7,7 +7,6 @@ import errno
 import json
 import math
 import os
-import pickle
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -174,45 +173,14 @@ def test_rounds_without_end_are_not_counted_out(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-class Shell:
-    """Runs a command when it is read from a pickle."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self) -> object:
-        return os.system, (self.command,)
-
-
-def with_state(folder: Path, *states: str) -> None:
-    """A run with one trial that has these states of CMA-ES."""
-    start(folder, sampler="cmaes", trials=4)
-    system = {f"cma:optimizer:{place}": text for place, text in enumerate(states)} | {"cma:generation": 0}
+@pytest.mark.parametrize("generation", [-1, 0.5, "0", True])
+def test_a_generation_that_no_sampler_has_counted(tmp_path: Path, generation: object) -> None:
+    """NSGA-II would look for the parents of it among all trials."""
+    start(tmp_path / "run", sampler="nsga2", trials=4)
     params = dict.fromkeys(space().search, 0.5)
-    distributions = {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in params}
-    study = StudyFile(folder)
-    study.add(optuna.trial.create_trial(value=0.5, params=params, distributions=distributions, system_attrs=system))
-
-
-@pytest.mark.parametrize("split", [1, 2])
-def test_a_samplers_state_runs_no_program(tmp_path: Path, split: int) -> None:
-    ran = tmp_path / "ran"
-    text = pickle.dumps(Shell(f"touch {ran}")).hex()
-    with_state(tmp_path / "run", *([text] if split == 1 else [text[:20], text[20:]]))
-    with pytest.raises(UserError, match=r"must be the state of CMA-ES, got another object .*trial 0"):
+    kinds = {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in params}
+    system = {"NSGAIISampler:generation": generation}
+    one = optuna.trial.create_trial(value=0.5, params=params, distributions=kinds, system_attrs=system)
+    StudyFile(tmp_path / "run").add(one)
+    with pytest.raises(UserError, match=r"generation must be a whole number of at least 0, got .*trial 0"):
         StudyFile(tmp_path / "run")
-    assert not ran.exists()
-
-
-@pytest.mark.parametrize("state", ["", "x", "80", pickle.dumps([1]).hex(), pickle.dumps(json.loads).hex()])
-def test_a_samplers_state_that_is_none(tmp_path: Path, state: str) -> None:
-    with_state(tmp_path / "run", state)
-    with pytest.raises(UserError, match="must be the state of CMA-ES"):
-        StudyFile(tmp_path / "run")
-
-
-def test_a_samplers_own_state_is_read(tmp_path: Path) -> None:
-    from cmaes import CMA
-
-    with_state(tmp_path / "run", pickle.dumps(CMA(mean=[0.5, 0.5], sigma=0.1)).hex())
-    StudyFile(tmp_path / "run")

@@ -26,7 +26,7 @@ def test_optuna_prints_nothing(
     points = [{"alpha": 0.25 + 0.1 * k, "lambda": 0.1 * k} for k in range(1, 9)]
     seen = [create_trial(values=[0.1 * k], params=where.params(p), distributions=kinds) for k, p in enumerate(points)]
     point = points[0] if known else None
-    made = ask(make_sampler(name, 0, 8, seen[:3]), ["val_global_accuracy"], seen, where, point)
+    made = ask(make_sampler(name, 0, 8), ["val_global_accuracy"], seen, where, point)
     assert made.state == TrialState.RUNNING and made.number == 8
     assert where.values(made.params) == points[0] or not known
     assert not recwarn.list and not caplog.records

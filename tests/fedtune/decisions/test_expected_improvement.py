@@ -362,7 +362,6 @@ def test_under_several_conditions_configurations_are_compared(tmp_path: Path) ->
         {"sampler": "tpe"},
         {"sampler": "random"},
         {"sampler": "grid", "trials": 6},
-        {"sampler": "cmaes"},
         {"sampler": "nsga2"},
         {"sampler": "gp"},
     ],

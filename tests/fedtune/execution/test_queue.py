@@ -89,47 +89,19 @@ def test_order_width_and_restarts_change_nothing(
 
 def test_samplers_are_told_what_a_search_of_federations_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few random trials first, dependent parameters together, stopped trials counted, and values with noise."""
-    names = ["TPESampler", "CmaEsSampler", "GPSampler", "NSGAIISampler", "RandomSampler"]
+    names = ["TPESampler", "GPSampler", "NSGAIISampler", "RandomSampler"]
     for name in names:
         monkeypatch.setattr(optuna.samplers, name, lambda name=name, **given: (name, given))
-    made = [make_sampler(name, 3, 7) for name in ("tpe", "cmaes", "gp", "nsga2", "random", "grid")]
+    made = [make_sampler(name, 3, 7) for name in ("tpe", "gp", "nsga2", "random", "grid")]
     seeds = {given.pop("seed") for _, given in made}
     assert len(seeds) == 1 and make_sampler("random", 3, 8)[1]["seed"] not in seeds
-    cmaes = {"n_startup_trials": 6, "consider_pruned_trials": True, "warn_independent_sampling": False}
-    cmaes["source_trials"] = None
     assert made == [
         ("TPESampler", {"n_startup_trials": 6, "group": True, "multivariate": True, "constant_liar": True}),
-        ("CmaEsSampler", cmaes),
         ("GPSampler", {"n_startup_trials": 6, "deterministic_objective": False}),
         ("NSGAIISampler", {"population_size": 12}),
         ("RandomSampler", {}),
         ("RandomSampler", {}),
     ]
-
-
-def test_cma_es_starts_from_the_numbers_of_taken_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without choices and without numbers that have a single value; fewer than ten are given several times."""
-    monkeypatch.setattr(optuna.samplers, "CmaEsSampler", lambda **given: given["source_trials"])
-    kinds = {
-        "a": optuna.distributions.FloatDistribution(0.0, 1.0),
-        "b": optuna.distributions.CategoricalDistribution(("x", "y")),
-        "c": optuna.distributions.FloatDistribution(2.0, 2.0),
-    }
-
-    def taken(value: float, **more: Any) -> optuna.trial.FrozenTrial:
-        params = {"a": value / 10, "b": "x", "c": 2.0, **dict.fromkeys(more, 3)}
-        return optuna.trial.create_trial(values=[value], params=params, distributions={**kinds, **more})
-
-    found: Any = make_sampler("cmaes", 0, 0, [taken(1.0), taken(4.0)])
-    assert [(t.values, t.params, list(t.distributions)) for t in found] == [
-        ([1.0], {"a": 0.1}, ["a"]),
-        ([4.0], {"a": 0.4}, ["a"]),
-    ] * 5
-    (one, three) = ([taken(float(n)) for n in range(count)] for count in (1, 3))
-    assert [len(make_sampler("cmaes", 0, 0, several)) for several in (one, three)] == [10, 12]  # type: ignore[arg-type]
-    width: Any = {"kind.width": optuna.distributions.IntDistribution(1, 8)}
-    assert make_sampler("cmaes", 0, 0, [taken(1.0), taken(4.0, **width)]) is None
-    assert make_sampler("cmaes", 0, 0) is None
 
 
 def test_another_seed_is_another_search(tmp_path: Path) -> None:
@@ -343,11 +315,6 @@ def test_a_trial_that_goes_on_asks_its_rule_after_the_rounds_that_it_had(tmp_pat
     assert stop_rule(history, 0, 1) == Later(4, plain)
 
 
-def test_cmaes_leaves_its_random_phase(tmp_path: Path) -> None:
-    found = conduct(tmp_path / "run", 1, sampler="cmaes", scheduler="none", trials=24)
-    assert any(any("optimizer" in key for key in system) for *_, system in found)
-
-
 def test_a_trial_waits_for_those_it_looks_at(tmp_path: Path) -> None:
     queue = begun(tmp_path / "run", lag=2)
     first, second = take(queue), take(queue)
@@ -519,7 +486,7 @@ def test_endings_and_states(tmp_path: Path) -> None:
     assert "never measured" in trials[4].user_attrs["error"]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2", "cmaes"])
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2"])
 def test_failures_teach_the_sampler_and_break_nothing(tmp_path: Path, sampler: str) -> None:
     """Every configuration with alpha above 1 fails; later proposals avoid it."""
     queue = begun(tmp_path / "run", sampler=sampler, scheduler="none", trials=26, lag=1)
@@ -557,9 +524,7 @@ def test_a_trial_belongs_to_its_run_under_its_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("metric", "worst"), [("val_global_accuracy", 0.3), ("bytes_up", 0.7)])
-@pytest.mark.parametrize(
-    ("sampler", "completes_only"), [("tpe", False), ("cmaes", False), ("gp", True), ("nsga2", True)]
-)
+@pytest.mark.parametrize(("sampler", "completes_only"), [("tpe", False), ("gp", True), ("nsga2", True)])
 def test_which_samplers_are_shown_complete_trials_only(
     tmp_path: Path, sampler: str, completes_only: bool, metric: str, worst: float
 ) -> None:
