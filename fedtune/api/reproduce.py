@@ -45,7 +45,7 @@ from search_spaces.files import cannot_write, check_replaceable, given
 IMAGES = 3
 #: What is said where another arithmetic would make a server several times as fast: a reproduction has the papers'.
 FLOAT32 = (
-    "This processor multiplies bfloat16 by itself (AMX). A reproduction computes in float32, as the papers did; "
+    "This processor computes with bfloat16 (AMX). A reproduction computes in float32, as the papers did; "
     f"`fedtune run METHOD --paper --set precision=bf16` runs the server {FASTER}."
 )
 

@@ -49,8 +49,8 @@ TRIALS = 30
 #: How much faster a server is in bfloat16 on a processor with AMX, and what is said where that is most of a round.
 FASTER = "several times as fast (DFRD's on 32×32 was 4.8 times)"
 AMX = (
-    f"This processor multiplies bfloat16 by itself (AMX): with --set precision=bf16 the server is {FASTER}. It rounds "
-    f"the models' passes; weights and losses stay float32."
+    f"This processor computes with bfloat16 (AMX): with --set precision=bf16 the server is {FASTER}. The models' "
+    f"passes are rounded then; weights and losses stay float32."
 )
 
 
@@ -419,7 +419,7 @@ def _few_validated(e: Experiment, checked: Checked) -> list[str]:
         return []
     chance = 100 * math.sqrt(0.8 * 0.2 / count)
     return [
-        f"Validation data are {count} samples: where 80 % are right, chance moves that by {chance:.1f} points. More of "
+        f"Validation data: {count} samples. At 80 % accuracy chance alone moves it by {chance:.1f} points. More of "
         f"them ({count * MORE_VALIDATED / fraction:.0f}, and fewer to train on): --set validation_fraction="
         f"{MORE_VALIDATED:g}."
     ]
@@ -453,7 +453,7 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
     if request.bundle > 1:
         notes.append(
             f"Up to {e.bundle} trials share a process; their clients train as one program where they are stacked "
-            "(executor vmap) and of equal shape. To rounding they give what they give alone."
+            "(executor vmap) and of equal shape. Results are those of single trials up to rounding."
             + (f" {request.bundle:g} do not run at once on one GPU or core." if e.bundle < request.bundle else "")
         )
     if e.looks_back and e.order == ARRIVAL and e.concurrency > 1:
@@ -468,7 +468,7 @@ def _at_once(request: SearchRequest, e: Experiment) -> list[str]:
     if request.slots == AUTO or request.address is not None:
         return notes
     if isinstance(request.slots, int) and e.concurrency < min(request.slots, e.width):
-        notes.append(f"{request.slots} slots: what is proposed is that. Here {e.concurrency} of them run at once.")
+        notes.append(f"Trials are proposed as on {request.slots} slots; here {e.concurrency} of them run at once.")
     crowded = resources.crowding(-(-e.concurrency // e.bundle), e.threads, resources.machine().cores)
     return [*notes, *([crowded] if crowded else [])]
 

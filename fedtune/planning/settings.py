@@ -117,8 +117,8 @@ def settled(
         fixed, values = {**fixed, "validation_fraction": share}, {**values, "validation_fraction": share}
         usual = defaults["validation_fraction"]
         chosen.append(
-            f"Validation share {share:g}, as {usual:g} would be fewer than {FEW_VALIDATED} samples, among which chance "
-            f"is much of what differs from seed to seed. --set validation_fraction={usual:g} takes {usual:g}."
+            f"Validation share {share:g}: {usual:g} would be fewer than {FEW_VALIDATED} samples, and chance among so "
+            f"few causes much of the difference between seeds. --set validation_fraction={usual:g} takes {usual:g}."
         )
     left = dataclasses.replace(space, search=search, vary=vary, fix=fixed)
     return Settings(left, values, options, defaults, tuple(chosen), (*chosen, *_hint(left, request.space)))

@@ -166,7 +166,7 @@ def test_all_methods_have_the_validation_share_that_a_search_would_take(tmp_path
     """Of 240 samples a tenth is so few that chance is much of what differs; what is set stays, for one method too."""
     made = planned(tmp_path, toy)
     assert {search.experiment.values["validation_fraction"] for search in made.searches} == {0.25}
-    assert sum(note.startswith("Validation share 0.25, as 0.1 would be fewer") for note in made.notes) == 1
+    assert sum(note.startswith("Validation share 0.25: 0.1 would be fewer") for note in made.notes) == 1
     for name, set_ in (("b", "validation_fraction=0.1"), ("c", "fedprox.validation_fraction=0.2")):
         given = ("clients=3", "min_samples=2", set_)
         both = planned(tmp_path, toy, set=given, name=tmp_path / "runs" / name).searches

@@ -178,7 +178,7 @@ def test_a_quarter_of_the_data_is_validated_on_at_most(asked: Callable[..., Sear
         # Of 1,437 training images a tenth of each class: √(0.8 · 0.2 / 143) = 3.34 points.
         (
             {"set": ("validation_fraction=0.1",)},
-            "Validation data are 143 samples: where 80 % are right, chance moves that by 3.3 points. More of them (358",
+            "Validation data: 143 samples. At 80 % accuracy chance alone moves it by 3.3 points. More of them (358",
         ),
         ({}, None),
         ({"set": ("validation_fraction=0.25",)}, None),
@@ -704,7 +704,7 @@ def test_what_the_order_of_trials_means_is_said(
         ({"address": "auto"}, "the same seed may give other trials"),
         ({"order": "fixed"}, None),
         ({"slots": 2}, None),
-        ({"slots": 8}, "8 slots: what is proposed is that. Here 4 of them run at once."),
+        ({"slots": 8}, "Trials are proposed as on 8 slots; here 4 of them run at once."),
         ({"sampler": "random", "scheduler": "none"}, None),
     ):
         notes = " ".join(plan(asked(trials=12, rounds=4, **given)).notes)
