@@ -49,45 +49,45 @@ Made by `python -m benchmarks.replay record` from all that `make bench-search` m
 
 NUMBER = """## The number
 
-**Regret** is how far the winner's mean test metric, over seeds that the search never saw, lies below that of the best configuration
-there is. Here it is in per cent of a blind choice's: the median over repetitions, the mean over {tables}, and half the
-width of its 90 % interval. A budget counts federations' rounds over all trials. No default was chosen by these tables, with two exceptions: that
-`ei` draws its candidates uniformly, and that the first trials wait for one another; these tables were looked at, too, when second chances at a
-rung were refused and when the priors behind the intervals were chosen. One search is **told** from another where their intervals do not meet. A peer is the same searcher on every table; of each package the best two are shown.
+**Regret** is how far the winner's mean test metric, over seeds that the search never saw, lies below that of the best configuration. The
+table gives it in per cent of the regret of a blind choice, a configuration drawn at random: the median over repetitions, the mean over
+{tables}, and half the width of its 90 % interval. A budget is the rounds of so many federations, over all trials. No default was
+chosen by these tables, except that `ei` draws its candidates uniformly and that the first trials wait for one another; they were looked at
+when second chances were refused and when priors were chosen. One search is **told** from another if their intervals do not overlap.
 """
 
 TELLS = """## What a search says of its winner
 
-The **curse** is the search's own estimate minus the mean over seeds that it never saw, in points, to be within {curse:g}; **rms** is its
-root mean square, to be at most {rms[0]}, and {rms[1]} where a search confirms. The **coverage** is how often its 90 % interval holds that mean,
-to be between {low:.0f} and {high:.0f} %, the **width** its median, to be at most {width} points; intervals of one width would have that coverage where it
-is **within**. **Of the best tried**: regret as a multiple of what it would be had the best that was tried won, to be at most {chosen:g}. After {last} federations:
+After {last} federations, with goals in brackets. **Curse**: the search's own estimate minus the mean over seeds that it never saw, in points
+(within {curse:g}). **rms**: its root mean square (at most {rms[0]}, or {rms[1]} if a search confirms). **Coverage**: how often the 90 % interval holds
+that mean ({low:.0f} to {high:.0f} %). **Width**: its median (at most {width} points). **Within**: which intervals of one width would have that
+coverage. **Of the best tried**: regret over the regret of the best configuration that was tried (at most {chosen:g}).
 """
 
 WHERE = """## In three worlds
 
-What lies between recorded configurations nobody knows, and a Gaussian process, in which the number above is measured, has the model
-class of our own estimate. So searches are replayed in two more worlds: trees (a random forest), and the nearest recorded
-configuration; there a federation that diverged is one, and recorded means are drawn together by what is noise in them. **Errs by**
-is the error of each world on configurations left out, in points. Regret as above, after {budgets} federations:
+The values between recorded configurations are unknown. The number above is measured with a Gaussian process between them, which is the
+model class of our own estimate. So searches are replayed in two more worlds: trees (a random forest), and the nearest recorded
+configuration. In both a diverged federation stays one, and recorded means are shrunk by their noise. **Errs by** is the error
+of each world on configurations that were left out, in points. Regret as above, after {budgets} federations:
 """
 
 NOTHING = """## Where there is nothing to gain
 
-On DFRD's α × λ the thirty cells differ by half a point and a seed moves them by 2.5; shuffled, values are dealt out by chance. How
-many searches claim a gain over the values of the paper, to be at most {goal:.0f} % (revision {when}; the one that confirms had 36):
+On DFRD's α × λ the thirty cells differ by half a point, and a seed moves them by 2.5; in the shuffled table values are assigned at random.
+The share of searches that claim a gain over the paper's values (at most {goal:.0f} %; revision {when}; the one that confirms had 36):
 """
 
 SEVERAL = """## Several objectives
 
-The share of the hypervolume that the configurations a search names dominate by their means over seeds that it never saw, a mean over
-budgets up to {last} federations; `fedtune search` with a `--metric` per objective, the best other searcher, and by how much it leads.
+The share of the hypervolume that is dominated by the configurations that a search names, by their means over seeds that it never saw; a
+mean over budgets up to {last} federations. `fedtune search` with a `--metric` per objective, the best other searcher, and the difference.
 """
 
 AUTO = """## fedtune auto
 
-Regret of `fedtune auto` with a budget of so many federations, in points, beside `fedtune search` of the method whose paper's values
-are best on one seed, and beside a search of every method with that budget each, which cost {methods} times as much ("singles").
+Regret of `fedtune auto` with a budget of so many federations, in points. It is compared with `fedtune search` of the method whose paper's
+values are best on one seed, and with one search per method, each with the whole budget ("singles"), which cost {methods} times as much.
 """
 
 OWN = """## Your own runs
@@ -109,9 +109,9 @@ python -m benchmarks.replay page --check   # is this page what its record gives?
 NAMES = """## Searchers
 
 `fedtune-1` is `fedtune search --no-confirm`, with one seed; `fedtune-race` the same with `--race`; `fedtune-1-confirmed-40` confirms with
-the last fifth of 40 federations, as `fedtune search` does. `random-k` draws configurations, each to its end over k seeds. Those of other
-packages have one seed, SMAC3's facades up to five, and their own defaults; the paper's values are the prior of NePS's PriorBand, in which
-`-high` trusts more. `oracle-fedtune` sees true means in place of noisy values. The revision says when a searcher was replayed.
+the last fifth of 40 federations, as `fedtune search` does. `random-k` draws configurations and runs each to its end over k seeds. Searchers
+of other packages have their own defaults and one seed, SMAC3's facades up to five. NePS's PriorBand has the paper's values as its prior;
+`-high` trusts it more. `oracle-fedtune` sees true means, not noisy values. The first table shows the best two searchers of each package.
 """
 
 
