@@ -16,9 +16,9 @@ from pathlib import Path
 from fedtune.options import AutoRequest, RunRequest, SearchRequest
 from search_spaces import presets
 from search_spaces.dimension import Dimension
-from search_spaces.errors import UserError, unknown
+from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.files import given
-from search_spaces.parameter import Parameter, Value, canonical, pairs
+from search_spaces.parameter import Parameter, Value, canonical
 from search_spaces.space import Space
 from trainables import data
 from trainables.data import libraries, own
@@ -318,12 +318,21 @@ def overrides(
     if request.model is not None:
         asked.append(("model", request.model, "model"))
     asked += [("own_metrics", name, "--metric") for name in request.own_metrics]
-    asked += [(name, given, "--set") for name, given in pairs(request.set, "--set", problems)]
+    if isinstance(request.set, Mapping):
+        asked += [(name, given, "--set") for name, given in request.set.items()]
+    else:  # as `pairs`, without another function on the way from the command line to the loss
+        for text in request.set:
+            name, equals, raw = text.partition("=")
+            is_pair = bool(equals and name.strip())
+            asked.append((name, raw.strip(), "--set") if is_pair else ("", text, "--set"))
     found: dict[str, Value] = {}
     for name, wanted, where in asked:
         key = canonical(name)
         if key in own.OPTIONS and key not in declared:
             of_data[key] = str(wanted)
+            continue
+        if not name:
+            problems.append(sentence("--set", "name=value", wanted))
             continue
         if key not in declared:
             problems.append(_stranger(name.strip(), key, declared))
