@@ -113,4 +113,5 @@ def assert_equal_terms(configurations: dict[str, dict[str, Any]]) -> None:
                 together.setdefault(part, {})[run_name] = values
         assert together, f"no run of {table.source}"
         for runs in together.values():
-            assert len(runs) > 1 and differing(table.held | {"rounds"}, runs) == {}
+            # When the test set is measured decides no result: a search does it at the end, a final run in every round.
+            assert len(runs) > 1 and differing(table.held - {"eval_test"} | {"rounds"}, runs) == {}
