@@ -86,8 +86,8 @@ mean over budgets up to {last} federations. `fedtune search` with a `--metric` p
 
 AUTO = """## fedtune auto
 
-Regret of `fedtune auto` with a budget of so many federations, in points. It is compared with `fedtune search` of the method whose paper's
-values are best on one seed, and with one search per method, each with the whole budget ("singles"), which cost {methods} times as much.
+Regret of `fedtune auto` with so many federations, in points. With the same budget: `fedtune search` of the method whose paper's values are
+best on one seed, successive halving of methods, and one search of a joint space. Singles: a search per method, at {methods} times the cost.
 """
 
 OWN = """## Your own runs
