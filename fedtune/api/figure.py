@@ -10,7 +10,7 @@ from fedtune.console import busy
 from fedtune.console.progress import style
 from fedtune.option import fields_of, several
 from fedtune.options import FigureRequest
-from search_spaces.errors import UserError, short
+from search_spaces.errors import UserError, sentence, short
 from search_spaces.parameter import pairs
 
 #: What only the pivot table has: the field, what `analysis.loaded.Loaded.save` calls it, and the option.
@@ -32,7 +32,9 @@ def figure(request: FigureRequest) -> Path:
         named = f"{', '.join(flag for _, flag in PIVOT.values())} belong to the table pivot"
         raise UserError(f"{named}, got {short(name)}.")
     problems: list[str] = []
-    options |= {"metrics": request.metric, "where": dict(pairs(request.where, "--where", problems))}
+    where = dict(pairs(request.where, "--where", problems))
+    problems += [sentence("--where", "name=value", f"{key}=") for key, value in where.items() if value == ""]
+    options |= {"metrics": request.metric, "where": where}
     if problems:
         raise UserError(*problems)
     with busy.busy(style(), "reading the run") as tell:

@@ -116,6 +116,7 @@ def test_a_figure_on_the_command_line(root: Path, tmp_path: Path) -> None:
     for words, said in [
         (("curves",), "Name it with -o"),
         (("curves", "--where", "omega", "-o", "x.html"), "--where must be name=value"),
+        (("curves", "--where", "omega=", "-o", "x.html"), "--where must be name=value"),
         (
             ("curves", "--metric", "amp", "-o", "x.html"),
             "curves chooses its metrics itself. ",
