@@ -9,7 +9,6 @@ A file holds the spaces behind one figure or table of a paper, one of each metho
     profiles:
       small: {dataset: digits, clients: 10, rounds: 10, lr: 0.05}
       paper: {dataset: svhn, model: cnn, clients: 10, rounds: 200}
-    published: dfrd_tab2
     spaces:
       heterofl/rho:                              # HeteroFL's space `rho`: nothing but what all have
         source: DFRD, Table 2 (HeteroFL row)

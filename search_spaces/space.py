@@ -41,8 +41,6 @@ class Space:
     #: `small` and `paper`: values by key, and the experiment's `seeds`, `trials`, `sampler`, `scheduler`.
     profiles: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
-    #: Name of the table in `analysis/published` to show beside ours.
-    published: str | None = None
     metric: tuple[str, ...] = ("val_global_accuracy",)
     #: The paper chose its best configuration on the test set; its profile does the same and says so.
     select_on_test: bool = False
@@ -165,7 +163,6 @@ class Space:
             "fixed": dict(self.fix),
             "profiles": {name: dict(values) for name, values in self.profiles.items()},
             "figures": list(self.figures),
-            "published": self.published,
             "metric": list(self.metric),
             "select_on_test": self.select_on_test,
             "one_at_a_time": self.one_at_a_time,
@@ -186,7 +183,6 @@ class Space:
             fix=dict(data["fixed"]),
             profiles={name: dict(values) for name, values in data["profiles"].items()},
             figures=tuple(data["figures"]),
-            published=data["published"],
             metric=tuple(data["metric"]),
             select_on_test=data["select_on_test"],
             one_at_a_time=data["one_at_a_time"],

@@ -15,7 +15,6 @@
       small: {rounds: 10}
       paper: {dataset: svhn, rounds: 200, seeds: 3, select_on_test: true}
     figures: [heatmap]
-    published: dfrd_fig5
     metric: val_global_accuracy
     one_at_a_time: true                          # a grid search varies one parameter, the others at their defaults
 
@@ -49,10 +48,7 @@ EXPERIMENT = {
 PROFILES = ("small", "paper")
 
 #: The keys at the top of a file.
-_TOP = (
-    *("method", "title", "source", "search", "vary", "fix", "profiles", "figures", "published", "metric"),
-    "one_at_a_time",
-)
+_TOP = ("method", "title", "source", "search", "vary", "fix", "profiles", "figures", "metric", "one_at_a_time")
 
 
 def from_document(document: Document, method: str, declared: Mapping[str, Parameter], name: str) -> Space:
@@ -83,7 +79,6 @@ def from_document(document: Document, method: str, declared: Mapping[str, Parame
         fix=fix,
         profiles=profiles,
         figures=reader.words(items, "figures"),
-        published=reader.text(items, "published") or None,
         metric=metric,
         select_on_test=select_on_test,
         one_at_a_time=_one_at_a_time(reader, items.get("one_at_a_time"), search),

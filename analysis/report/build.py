@@ -118,7 +118,6 @@ def _run(page: Page, run: Run, name: str, prefix: str, tell: Tell) -> None:
     page.add(summary.facts(run, labels, page.told))
     sections.best_card(page, run, labels, prefix)
     skipped = sections.figure_cards(page, run, prefix, tell)
-    sections.paper_card(page, run, prefix)
     page.tables[f"{prefix}trials"] = trials_table(run)
     page.details[prefix] = details(run, labels)
     page.card(f"{prefix}trials", "All trials", trials_html(run, f"{prefix}trials"), "Trials" if first else "")

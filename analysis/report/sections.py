@@ -11,7 +11,6 @@ from analysis.figure import Figure
 from analysis.figures import figures
 from analysis.labels import Labels, number, size
 from analysis.next_commands import export_command
-from analysis.published import papers
 from analysis.report.conditions import condition_title
 from analysis.report.page import Page, command, definition, escape
 from analysis.report.terms import explained
@@ -168,56 +167,6 @@ def _by_condition(page: Page, run: Run, name: str, figure: Figure[Any], prefix: 
 def _link(name: str) -> str:
     """A figure's name as the navigation has it."""
     return name.capitalize().replace("_", " ")
-
-
-def paper_card(page: Page, run: Run, prefix: str) -> None:
-    name = run.space.get("published")
-    if not name:
-        return
-    lines = papers.published(str(name))
-    verdicts = papers.compare(run, lines)
-    if not verdicts:
-        page.card(
-            f"{prefix}paper",
-            "Beside the paper",
-            f"<p>The paper's numbers {escape(name)} have no line for {escape(run.method)}.</p>",
-            "",
-        )
-        return
-    theirs = {v.published.dataset for v in verdicts}
-    here = run.value("dataset", "another data set")
-    inner = _verdict_table(verdicts).html().replace("<table>", '<table class="verdicts">')
-    if all(v.verdict == papers.OTHER_DATA for v in verdicts):
-        lead = f"<p>This run used {escape(here)}, the paper {escape(', '.join(sorted(theirs)))}: not comparable."
-        lead += " <code>--paper</code> runs the paper's setting.</p>"
-        inner = f"{lead}<details><summary>What the paper reports ({len(verdicts)} lines)</summary>{inner}</details>"
-    page.card(f"{prefix}paper", "Beside the paper", inner, "Paper" if not prefix else "")
-
-
-def _verdict_table(verdicts: Sequence[papers.Verdict]) -> Table:
-    """Published numbers, ours, and what may be said."""
-    labels = Labels()
-    rows = [
-        {
-            "table": v.published.table,
-            "what": v.what,
-            "metric": labels.metric(v.published.metric, unit=False),
-            "theirs": v.theirs,
-            "ours": v.ours,
-            "verdict": v.verdict + (f" ({v.reason})" if v.reason else ""),
-        }
-        for v in verdicts
-    ]
-    titles = {
-        "table": "published in",
-        "what": "setting",
-        "metric": "metric",
-        "theirs": "paper",
-        "ours": "here",
-        "verdict": "verdict",
-    }
-    notes = [n[0].upper() + n[1:] + "." for n in dict.fromkeys(v.published.note for v in verdicts if v.published.note)]
-    return Table([Column(k, title, str, right=False) for k, title in titles.items()], rows, notes=notes)
 
 
 def failures_card(page: Page, run: Run, prefix: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from analysis.figures._common import two_keys
 from analysis.labels import PERCENT, decimals, unit_in_files
 from analysis.published.agreement import AGREES, DISAGREES, UNKNOWN, Judged, judge
-from analysis.published.papers import OTHER_DATA, Published
+from analysis.published.papers import Published
 from analysis.reproduce.claims import NO_RESULT, NOT_RUN, ClaimTest, Decided, is_inside
 from analysis.reproduce.declaration import Place, Reproduction, Row, declared, known
 from analysis.reproduce.folder import Made
@@ -38,6 +38,8 @@ from analysis.tables.typesetting import LineBelow, TextCell, TextTable
 from search_spaces.errors import UserError, unknown
 from search_spaces.metrics import METRICS
 
+#: In place of a verdict.
+OTHER_DATA = "not comparable: other data set"
 #: In place of an explanation.
 NOT_EXPLAINED = "not explained"
 EXPLANATIONS = Path(__file__).with_name("explanations.yaml")

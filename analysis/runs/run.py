@@ -319,10 +319,6 @@ class Run:
         """A trial's last measured value of the metric by seed."""
         return readout(self.lines, number, metric, "last")
 
-    def peak(self, number: int, metric: str) -> dict[int, float]:
-        """A trial's best value of the metric over rounds by seed; nothing where it was measured only at the end."""
-        return {} if self.only_at_end(metric) else readout(self.lines, number, metric, METRICS[metric].direction)
-
     # -- which of them is the best, and how sure that is -------------------------------------------------------------
 
     @cached_property

@@ -109,7 +109,6 @@ SPACE: Shape = {
     "fixed": _VALUES,
     "profiles": ("a mapping of mappings", mapping(mapping(is_plain))),
     "figures": _TEXTS,
-    "published": _TEXT_OR_NOTHING,
     "metric": ("a list of metrics", lambda value: is_text(value) or each(is_metric)(value)),
     **dict.fromkeys(("select_on_test", "one_at_a_time"), ("true or false", lambda value: isinstance(value, bool))),
 }

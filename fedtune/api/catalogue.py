@@ -74,7 +74,7 @@ def _methods(name: str | None) -> list[dict[str, Any]]:
 
 def spaces(method: str | None = None) -> list[dict[str, Any]]:
     """The named spaces of one method or of all: method, name, title, source, search (text by key), vary (conditions,
-    text by key), fix, profiles, figures, published, cells (points of its grid; None where a number without one is
+    text by key), fix, profiles, figures, cells (points of its grid; None where a number without one is
     searched). Raises `UserError` for an unknown method."""
     return _remembered("spaces", method, _spaces)
 
@@ -99,7 +99,6 @@ def _spaces(method: str | None) -> list[dict[str, Any]]:
                     "fix": dict(space.fix),
                     "profiles": {profile: dict(values) for profile, values in space.profiles.items()},
                     "figures": list(space.figures),
-                    "published": space.published,
                     "cells": _cells(space),
                 }
             )

@@ -55,12 +55,12 @@ def _listing(as_json: bool) -> None:
     if as_json:
         tables.print_json(rows)
         return
-    print(f"{'name':<15} {'published in':<24} {'--small':>9} {'minutes':>8} {'paper':>10}")
-    print("─" * 70)
+    print(f"{'name':<19} {'published in':<24} {'--small':>9} {'minutes':>8} {'paper':>10}")
+    print("─" * 74)
     for row in rows:
         minutes = max(1, round(row["seconds"] / 60))
         print(
-            f"{row['name']:<15} {row['source']:<24} {row['small_seed_rounds']:>9,} {minutes:>8} "
+            f"{row['name']:<19} {row['source']:<24} {row['small_seed_rounds']:>9,} {minutes:>8} "
             f"{row['paper_seed_rounds']:>10,}"
         )
     print()

@@ -78,8 +78,7 @@ OF_CURVES = ("curves", "rounds", "traffic")
 def is_measured_at_end(request: SearchRequest, settings: Settings, selection: Selection) -> bool:
     """Whether the test set is measured only where a trial may end (`eval_test` end): where nobody has set that, the
     profile is the small one, and nothing reads what every round would measure on the test set: no metric that is
-    selected by, no target, no tracker, no figure of the space, and no number of a paper on these data that is a best
-    round's."""
+    selected by, no target, no tracker and no figure of the space."""
     space = settings.space
     free = {**space.search, **space.vary}
     asked = request.paper or "eval_test" in {**space.fix, **free}
@@ -87,18 +86,7 @@ def is_measured_at_end(request: SearchRequest, settings: Settings, selection: Se
     watched = settings.value("target") or "target" in free or request.log or set(space.figures) & set(OF_CURVES)
     # Without validation data every evaluation is one on the test set.
     lacking = not settings.value("validation_fraction") or "validation_fraction" in free
-    return not (asked or by_test or watched or lacking or _beside_best_rounds(request, settings))
-
-
-def _beside_best_rounds(request: SearchRequest, settings: Settings) -> bool:
-    """Whether a paper has best rounds of the method on these data, beside which the report sets the search's own."""
-    if not settings.space.published:
-        return False
-    from analysis.published import papers
-
-    lines = [line for line in papers.published(settings.space.published) if line.method == request.method]
-    name = str(settings.value("dataset"))
-    return any(line.readout == "best" and papers.same_dataset(line.dataset, name) for line in lines)
+    return not (asked or by_test or watched or lacking)
 
 
 def recorded(names: Sequence[str], usual: Data) -> tuple[str, ...]:

@@ -294,15 +294,12 @@ def _hint(space: Space, file: str) -> Iterable[str]:
 
 
 def _shown(space: Space, file: str) -> Iterable[str]:
-    """A sentence for every figure and published table that a user's own space names and that does not exist."""
+    """A sentence for every figure that a user's own space names and that does not exist."""
     from analysis import figures
-    from analysis.published import papers
 
     for name in space.figures:
         if name not in figures.names():
             yield unknown("figure", name, figures.names(), file)
-    if space.published and not papers.published(space.published):
-        yield unknown("published table", space.published, papers.names(), file)
 
 
 def overrides(

@@ -52,4 +52,4 @@ def write(folder: Path) -> Path:
 
 def _write(folder: Path, method: str, shift: float, **settings: Any) -> None:
     settings = {"keys": (), "failures": settings.get("kind") != "run", "figures": (), **settings}
-    synthetic.write(folder, method=method, shift=shift, published=None, **settings)
+    synthetic.write(folder, method=method, shift=shift, **settings)

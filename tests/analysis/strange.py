@@ -69,7 +69,6 @@ def hostile(parent: Path, *, varied: bool = False, failed: bool = False) -> Path
             "rounds": 3,
             "title": EVIL,
             "fixed": {"dataset": EVIL},
-            "published": None,
             "figures": (),
         }
         folder = parent / FOLDER

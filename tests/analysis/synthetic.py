@@ -166,7 +166,6 @@ def write(
     failures: bool = True,
     fixed: dict[str, Any] | None = None,
     seed: int = 3,
-    published: str | None = "dfrd_fig5",
     figures: tuple[str, ...] = ("heatmap",),
     cells: int | None = None,
     source: dict[str, Any] | None = None,
@@ -212,7 +211,6 @@ def write(
                 "vary": [SEARCH[k] for k in varied],
                 "fixed": fixed,
                 "figures": list(figures),
-                "published": published,
                 "metric": list(metric),
             },
             ensure_ascii=False,
@@ -330,10 +328,10 @@ def _partition(seeds: list[int], clients: int = 10, classes: int = 10) -> dict[s
 def examples(folder: Path) -> Path:
     """Writes grid (30 trials), tpe (24, all outcomes), wide (40, four parameters), other (8, FedAvg), final (3 seeds)
     and pareto (two objectives)."""
-    plain: dict[str, Any] = {"failures": False, "published": None, "figures": ()}
+    plain: dict[str, Any] = {"failures": False, "figures": ()}
     write(folder / "grid", sampler="grid", rounds=3)
     write(folder / "tpe", trials=24)
-    write(folder / "wide", trials=40, keys=("alpha", "lambda", "lr", "merge_op"), published=None, figures=())
+    write(folder / "wide", trials=40, keys=("alpha", "lambda", "lr", "merge_op"), figures=())
     write(folder / "other", trials=8, keys=("lr",), method="fedavg", shift=-0.08, **plain)
     write(folder / "final", keys=(), seeds=(1000, 1001, 1002), kind="run", **plain)
     write(folder / "pareto", trials=10, metric=("val_global_accuracy", "bytes_up"), failures=False)

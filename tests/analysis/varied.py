@@ -24,7 +24,7 @@ def fairness(folder: Path, **changes: Any) -> Path:
     """Two variants under three conditions, three seeds: trials 0 to 2 are `mul`, the rest `add`."""
     points = [{"merge_op": m, "omega": w} for m, w in itertools.product(MERGES, OMEGAS)]
     settings = {"keys": ("merge_op", "omega"), "varied": ("omega",), "points": points, "sampler": "grid", "trials": 6}
-    settings |= {"seeds": (0, 1, 2), "rounds": 3, "figures": ("factor",), "published": None, "failures": False}
+    settings |= {"seeds": (0, 1, 2), "rounds": 3, "figures": ("factor",), "failures": False}
     return synthetic.write(folder, **settings | changes)
 
 
@@ -32,7 +32,7 @@ def crossed(folder: Path, **changes: Any) -> Path:
     """One configuration under two data sets and three ω."""
     points = [{"dataset": d, "omega": w} for d, w in itertools.product(("digits", "svhn"), OMEGAS)]
     settings = {"keys": ("dataset", "omega"), "varied": ("dataset", "omega"), "points": points, "sampler": "grid"}
-    settings |= {"seeds": (0, 1, 2), "rounds": 3, "trials": 6, "published": None, "figures": (), "failures": False}
+    settings |= {"seeds": (0, 1, 2), "rounds": 3, "trials": 6, "figures": (), "failures": False}
     return synthetic.write(folder, **settings | changes)
 
 

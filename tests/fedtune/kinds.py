@@ -29,7 +29,7 @@ def write(top: Path) -> Path:
     synthetic.write(top / "half", trials=8, rounds=3)
     synthetic.write(top / "pareto", trials=6, rounds=3, metric=(METRIC, "bytes_up"), failures=False)
     varied.fairness(top / "conditions")
-    synthetic.write(top / "final", keys=(), seeds=FRESH, kind="run", failures=False, published=None, figures=())
+    synthetic.write(top / "final", keys=(), seeds=FRESH, kind="run", failures=False, figures=())
     auto(top / "auto")
     folders.heatmap(top / "reproduction", rounds=2)
     return top
@@ -61,6 +61,5 @@ def _final(folder: Path, method: str, shift: float) -> None:
         method=method,
         shift=shift,
         failures=False,
-        published=None,
         figures=(),
     )

@@ -60,7 +60,6 @@ def test_a_space_survives_json(dimension: Dimension) -> None:
         {"rho": 3, "base": "x"},
         {"small": {"seeds": 2}, "paper": {}},
         ("heatmap",),
-        "fig5",
         ("val_amp", "val_global_accuracy"),
         True,
         vary={

@@ -51,7 +51,6 @@ profiles:
   small: {seeds: 2, even: 4}
   paper: {trials: 60, sampler: grid, even: 6, select_on_test: true}
 figures: [heatmap]
-published: fig5
 metric: [val_global_accuracy, val_local_accuracy]
 """,
         declared,
@@ -68,7 +67,7 @@ metric: [val_global_accuracy, val_local_accuracy]
     assert d["a.width"] == IntDistribution(2, 4) and "a.lr" not in d
     assert space.fix == {"decay": 0.3, "dataset": "svhn"}
     assert space.profiles == {"small": {"seeds": 2, "even": 4}, "paper": {"trials": 60, "sampler": "grid", "even": 6}}
-    assert space.select_on_test and space.figures == ("heatmap",) and space.published == "fig5"
+    assert space.select_on_test and space.figures == ("heatmap",)
     assert space.metric == ("val_global_accuracy", "val_local_accuracy")
 
 

@@ -67,7 +67,7 @@ def half(tmp_path: Path) -> Path:
     search = folder / run_folder.SEARCHES / "fedprox"
     shutil.rmtree(search)
     settings = {"keys": ("alpha", "lr", "merge_op"), "trials": 12, "cells": 4, "title": "FedProx", "figures": ()}
-    synthetic.write(search, method="fedprox", shift=-0.12, published=None, failures=False, **settings)
+    synthetic.write(search, method="fedprox", shift=-0.12, failures=False, **settings)
     return folder
 
 

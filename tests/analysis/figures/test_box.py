@@ -83,9 +83,7 @@ def test_options_that_begin_alike_stay_two(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(synthetic.SEARCH, "merge_op", synthetic.SEARCH["merge_op"] | {"options": long})
     points = [{"alpha": 0.3, "merge_op": option} for option in long]
     keys = ("alpha", "merge_op")
-    run = load_run(
-        synthetic.write(tmp_path / "run", keys=keys, points=points, cells=2, rounds=2, failures=False, published=None)
-    )
+    run = load_run(synthetic.write(tmp_path / "run", keys=keys, points=points, cells=2, rounds=2, failures=False))
     figure = box.FIGURE.draw([run], Labels.of([run]))
     at = next(i for i, panel in enumerate(box.data([run]).panels) if panel.key == "merge_op") * 2 + 1
     axis = figure.layout["xaxis" if at == 1 else f"xaxis{at}"]

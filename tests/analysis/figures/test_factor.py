@@ -57,9 +57,7 @@ def test_a_point_a_line_and_a_dot_open_the_trial_behind_them(root: Path, tmp_pat
     boxes = spread.plot(spread.data(runs), labels).data
     assert {trace.meta["trial"] for trace in boxes} == {"customdata"}
     assert {number for trace in boxes for number in trace.customdata} == set(range(6))
-    seeds = synthetic.write(
-        tmp_path / "final", keys=(), seeds=(7, 8), rounds=3, kind="run", failures=False, published=None, figures=()
-    )
+    seeds = synthetic.write(tmp_path / "final", keys=(), seeds=(7, 8), rounds=3, kind="run", failures=False, figures=())
     final = rounds.plot(rounds.data(load_runs(seeds), ["amp"]), labels).data[-1]
     assert final.mode == "lines" and final.meta["trial"] is None, "its seeds are trials of their own"
 

@@ -67,7 +67,7 @@ def test_parameters_with_the_same_values_share_a_panel(tmp_path: Path) -> None:
     values = (0.25, 0.5, 0.75)
     points = [{"alpha": 0.5, "lambda": 0.5}]
     points += [{"alpha": 0.5, "lambda": 0.5} | {key: v} for key in ("alpha", "lambda") for v in values if v != 0.5]
-    folder = synthetic.write(tmp_path / "same", points=points, rounds=2, failures=False, published=None, figures=())
+    folder = synthetic.write(tmp_path / "same", points=points, rounds=2, failures=False, figures=())
     drawing = one_at_a_time.data([load_run(through(folder, 0.5, 0.5))], ["global_accuracy"])
     assert drawing.panels == [("global_accuracy", "")] and together(drawing) == [["alpha", "lambda"]]
     assert [sorted(part["x"]) for _, part in drawing.table.groupby("key")] == [list(values)] * 2

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from importlib import resources
-from pathlib import Path
 
 import pytest
 
 from analysis.published import papers
-from analysis.published.agreement import AGREES, DISAGREES, UNKNOWN
-from analysis.runs import load_run
 from search_spaces.metrics import METRICS
-from tests.analysis import synthetic
 
 FILES = sorted(
     f.name.removesuffix(".csv")
@@ -21,7 +17,6 @@ FILES = sorted(
 )
 #: Over how many runs a paper's ± is; FedKF and DHF do not say.
 SEEDS = {"DFRD": 3, "FedKF": 0, "FedMD-CG": 5, "DHF": 0}
-FULL = {"dataset": "svhn", "rounds": 200}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -33,8 +28,8 @@ def test_every_line_is_a_number_or_a_region(name: str) -> None:
         if line.region:
             assert math.isnan(line.mean) and any(c.sign in "<>" for c in line.settings)
         else:
-            # Per cent, or rounds of those there were.
-            most = line.rounds or 0 if line.metric == "rounds_to_target" else 100
+            # Per cent, or rounds of the thousand that there were.
+            most = 1000 if line.metric == "rounds_to_target" else 100
             assert 0 < line.mean <= most and 0 <= line.std < 50
             assert line.seeds == SEEDS[line.table.split(",")[0]]
     keys = [(p.table, p.method, p.dataset, p.settings, p.metric) for p in lines]
@@ -74,57 +69,6 @@ def test_cells_read_from_the_paper(
 
 def test_the_heat_map_of_figure_5_has_no_numbers() -> None:
     assert all(p.region for p in papers.published("dfrd_fig5"))
-
-
-def test_a_longer_name_finds_its_table_and_not_a_neighbour() -> None:
-    assert papers.published("dfrd_tab1_omega") == papers.published("dfrd_tab1")
-    assert {p.table for p in papers.published("dfrd_tab12_active")} == {"DFRD, Table 12"}
-    assert papers.published("nobody") == []
-
-
-def test_another_data_set_is_not_comparable(root: Path) -> None:
-    verdicts = papers.compare(load_run(root / "grid"), papers.published("dfrd_fig5"))
-    assert (
-        len(verdicts) == 4
-        and {v.verdict for v in verdicts} == {papers.OTHER_DATA}
-        and all(v.ours == "–" for v in verdicts)
-    )
-
-
-def test_the_region_of_figure_5_on_its_own_data_set(tmp_path: Path) -> None:
-    short = load_run(synthetic.write(tmp_path / "short", sampler="grid", rounds=3, fixed={"dataset": "svhn"}))
-    found = {
-        v.published.metric: v
-        for v in papers.compare(short, papers.published("dfrd_fig5"))
-        if v.published.dataset == "svhn"
-    }
-    assert found["global_accuracy"].verdict == UNKNOWN and "3 rounds here, 200" in found["global_accuracy"].reason
-    full = load_run(synthetic.write(tmp_path / "full", sampler="grid", rounds=3, fixed=FULL))
-    found = {
-        v.published.metric: v
-        for v in papers.compare(full, papers.published("dfrd_fig5"))
-        if v.published.dataset == "svhn"
-    }
-    # The made-up hill lies inside the published region; its local accuracy is high there too, unlike the paper's.
-    assert found["global_accuracy"].verdict == AGREES and "p = " in found["global_accuracy"].reason
-    assert found["local_accuracy"].verdict == DISAGREES
-
-
-@pytest.mark.parametrize(("shift", "verdict"), [(0.0, AGREES), (0.4, DISAGREES)])
-def test_a_number_agrees_or_differs_by_welchs_test(tmp_path: Path, shift: float, verdict: str) -> None:
-    fixed = FULL | {"omega": 0.1, "rho": 10, "sigma": 4, "clients": 10, "base": "fedrolex", "merge_op": "mul"}
-    seeds = (0, 1, 2)
-    plain = load_run(
-        synthetic.write(tmp_path / "plain", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed)
-    )
-    away = 0.3478 - float(plain.trials["value"].max()) + shift
-    run = load_run(
-        synthetic.write(tmp_path / "run", keys=("lr",), trials=3, seeds=seeds, failures=False, fixed=fixed, shift=away)
-    )
-    lines = [p for p in papers.published("dfrd_tab4") if p.dataset == "svhn" and p.metric == "global_accuracy"]
-    found = {next(c.value for c in v.published.settings if c.key == "merge_op"): v for v in papers.compare(run, lines)}
-    assert found["mul"].verdict == verdict
-    assert found["add"].verdict == papers.UNTRIED
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def final(search: Path, omega: float) -> Path:
     best = run.within({"omega": omega}).best
     assert best is not None
     source = {"method": run.method, "parameters": run.config(best), "provenance": {"run": run.name, "trial": best}}
-    settings = {"kind": "run", "rounds": 3, "failures": False, "published": None, "source": source}
+    settings = {"kind": "run", "rounds": 3, "failures": False, "source": source}
     return synthetic.write(search.parent / f"final-{omega:g}", keys=(), seeds=(1000, 1001), **settings)
 
 

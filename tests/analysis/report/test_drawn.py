@@ -179,10 +179,10 @@ def faults(browser: Shown, page: Path, width: int, dark: bool, paper: bool, addr
 def pages(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("drawn")
     synthetic.write(folder / "part", sampler="grid", rounds=3, seeds=(0,), cells=21)
-    synthetic.write(folder / "many", trials=40, keys=(*synthetic.many(15), "lr"), published=None, figures=())
+    synthetic.write(folder / "many", trials=40, keys=(*synthetic.many(15), "lr"), figures=())
     varied.fairness(folder / "varied")
     # Eight of its trials ran to their end, so every axis has few values, some of which lie close to one another.
-    synthetic.write(folder / "few", trials=14, keys=("alpha", "lr", "merge_op"), published=None, figures=())
+    synthetic.write(folder / "few", trials=14, keys=("alpha", "lr", "merge_op"), figures=())
     runs = {"tpe": root / "tpe"} | {name: folder / name for name in ("part", "many", "few", "varied")}
     return {name: build(run, folder / f"{name}.html") for name, run in runs.items()}
 

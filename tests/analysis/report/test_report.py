@@ -96,7 +96,7 @@ def test_the_spaces_own_figures_come_first_and_all_that_can_be_drawn_follow(
 
 
 def test_of_many_parameters_importance_comes_first(tmp_path: Path) -> None:
-    folder = synthetic.write(tmp_path / "many", trials=30, keys=(*synthetic.many(15), "lr"), published=None)
+    folder = synthetic.write(tmp_path / "many", trials=30, keys=(*synthetic.many(15), "lr"))
     text = document([load_run(folder)])
     assert re.findall(r'data-figure="(\w+)"', text)[:3] == ["importance", "surface", "heatmap"]
     assert text.index('data-figure="importance"') < text.index("<dt>Next</dt>"), "it stands on the first screen"
@@ -163,12 +163,6 @@ def test_a_table_is_called_by_its_file_and_omega_stands_where_it_counts(tmp_path
 
     ignored = {recipe for recipe in RECIPES if dealt(recipe, 0.1) == dealt(recipe, 100.0)}
     assert ignored | {"natural"} == set(WITHOUT_OMEGA)
-
-
-def test_a_paper_beside_another_data_set_is_not_compared(page: Callable[[str], str]) -> None:
-    html = page("grid")
-    assert "Beside the paper" in html and "not comparable: other data set" in html
-    assert 'verdict">agrees' not in html and "Beside the paper" not in page("wide")
 
 
 def test_selection_on_test_data_is_said(tmp_path: Path, page: Callable[[str], str]) -> None:

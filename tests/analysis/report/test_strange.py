@@ -115,7 +115,6 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         cells=12,
         rounds=3,
         fixed={"dataset": EVIL},
-        published=None,
     )
     provenance = folder / run_folder.PROVENANCE
     provenance.write_text(json.dumps(json.loads(provenance.read_text()) | {"method_title": EVIL, EVIL: EVIL}))

@@ -34,7 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     varied.fairness(folder / "a", metric=("amp",))
     varied.fairness(folder / "b", method="fedavg", shift=-0.1, metric=("amp",))
     for name, omega in (("one", 0.1), ("two", 1.0)):
-        settings = {"kind": "run", "rounds": 3, "failures": False, "published": None, "fixed": {"omega": omega}}
+        settings = {"kind": "run", "rounds": 3, "failures": False, "fixed": {"omega": omega}}
         synthetic.write(folder / name, keys=(), seeds=(0, 1), **settings)
     return folder
 

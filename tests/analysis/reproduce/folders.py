@@ -149,7 +149,6 @@ def _final(folder: Path, one: Reproduction, row: Row, place: Place, rounds: int,
         method=row.method,
         shift=shift,
         failures=False,
-        published=None,
         fixed=one.condition(row, place),
     )
 

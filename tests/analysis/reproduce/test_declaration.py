@@ -20,8 +20,8 @@ from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
 from trainables import registry
 
-#: Files in `analysis/published` that no reproduction uses.
-UNUSED: set[str] = set()
+#: Cells without a number: by reproduction, the row and the condition.
+NOT_REACHED = {"dhf-table4-cifar100": ("Per-FedAvg", (0.45,))}
 #: Reproductions of which the paper printed numbers.
 NUMBERS = [name for name in known() if not (one := declared(name)).heatmap and one.published]
 
@@ -41,8 +41,18 @@ def printed(one: Reproduction, row: str, place: tuple[Any, ...], metric: str, da
     ]
 
 
-def test_every_published_file_is_made_again() -> None:
-    assert {one.published for name in known() if (one := declared(name)).published} == set(papers.names()) - UNUSED
+def test_every_published_number_is_of_a_reproduction() -> None:
+    made = {
+        line
+        for name in NUMBERS
+        for one in [declared(name)]
+        for dataset, row, place in itertools.product(one.datasets, one.rows, one.places)
+        for metric in one.printed_metrics
+        for line in printed(one, row.name, place, metric, dataset)
+    }
+    made |= {line for name in known() if declared(name).heatmap for line in papers.published(declared(name).published)}
+    missing = {line for name in papers.names() for line in papers.published(name)} - made
+    assert not missing
 
 
 @pytest.mark.parametrize("name", known())
@@ -70,6 +80,9 @@ def test_every_cell_has_one_number_of_the_paper_and_no_number_has_two(name: str)
         for metric in one.metrics:
             for row, place in itertools.product(one.rows, one.places):
                 lines = printed(one, row.name, place, metric, dataset)
+                if (row.name, place) == NOT_REACHED.get(name):
+                    assert not lines
+                    continue
                 assert len(lines) == 1, (row.name, place, metric, dataset)
                 used.append((lines[0].method, lines[0].settings, lines[0].metric))
         assert len(set(used)) == len(used)
@@ -97,6 +110,8 @@ def test_the_papers_own_numbers_have_the_sign_of_its_claims(name: str) -> None:
     for claim in one.claims:
         good = []
         for metric, ahead, behind in pairs(one, claim):
+            if NOT_REACHED.get(name) in (ahead, behind):
+                continue
             left, right = (printed(one, *cell, metric, dataset)[0].mean for cell in (ahead, behind))
             good.append(left > right if METRICS[metric].direction == "maximize" else left < right)
         assert good and sum(good) > len(good) / 2, claim.says

@@ -382,16 +382,15 @@ def test_a_space_that_asks_for_pictures_there_are_not_is_refused(
     asked: Callable[..., SearchRequest], tmp_path: Path
 ) -> None:
     space = tmp_path / "mine.yaml"
-    space.write_text("method: fedavg\nsearch: {lr: {}}\nfigures: [heatmpa, box]\npublished: dfrd_fig9\n")
+    space.write_text("method: fedavg\nsearch: {lr: {}}\nfigures: [heatmpa, box]\n")
     with pytest.raises(UserError) as caught:
         plan(asked(space=str(space)))
-    assert len(caught.value.problems) == 2
+    assert len(caught.value.problems) == 1
     assert (
         "figure 'heatmpa'" in caught.value.problems[0]
         and "'heatmap'" in caught.value.problems[0]
         and "mine.yaml" in caught.value.problems[0]
     )
-    assert "'dfrd_fig9'" in caught.value.problems[1]
 
 
 def test_arithmetic_that_the_processor_lacks_is_refused(
@@ -846,8 +845,6 @@ def test_the_small_profile_takes_a_small_model_where_a_round_would_compute_much(
         ({"set": ("validation_fraction=0",), "metric": ("test_wlp",)}, "every"),
         ({"paper": True, "rounds": 2, "set": ("clients=3",), "trials": 2}, "every"),
         ({"method": "dfrd", "space": "alpha_lambda"}, "end"),
-        ({"method": "dfrd", "space": "transferability"}, "end"),  # of other data than Table 3
-        ({"method": "dfrd", "space": "transferability", "dataset": "svhn", "set": ("model=lenet5",)}, "every"),
     ],
 )
 def test_a_small_search_measures_on_the_test_set_where_a_trial_may_end(
