@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -270,15 +271,22 @@ def parameters(*classes: type) -> dict[str, Parameter]:
     A name that two classes declare belongs to the last one (a method may give local training its own defaults). What is
     a condition for one of them is one."""
     found: dict[str, Parameter] = {}
-    for cls in classes:
-        for item in dataclasses.fields(cls):
-            declared = item.metadata.get(_METADATA)
-            if declared is not None:
-                parameter = dataclasses.replace(declared, name=item.name)
-                before = found.get(parameter.key)
-                condition = parameter.condition or (before is not None and before.condition)
-                found[parameter.key] = dataclasses.replace(parameter, condition=condition)
+    for parameter in (parameter for cls in classes for parameter in _of_class(cls)):
+        before = found.get(parameter.key)
+        if before is not None and before.condition and not parameter.condition:
+            parameter = dataclasses.replace(parameter, condition=True)
+        found[parameter.key] = parameter
     return found
+
+
+@functools.lru_cache(maxsize=128)  # as each trial asks for all of them many times
+def _of_class(cls: type) -> tuple[Parameter, ...]:
+    """The declared parameters of one dataclass, with their names."""
+    return tuple(
+        dataclasses.replace(item.metadata[_METADATA], name=item.name)
+        for item in dataclasses.fields(cls)
+        if item.metadata.get(_METADATA) is not None
+    )
 
 
 def convert_all(declared: Mapping[str, Parameter], values: Mapping[str, object], where: str = "") -> dict[str, Value]:

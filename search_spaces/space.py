@@ -76,8 +76,9 @@ class Space:
             for dimension in dimensions:
                 if dimension.key in values:
                     found[prefix + dimension.key] = values[dimension.key]
-                    option = str(values[dimension.key])
-                    collect(dimension.children.get(option, ()), f"{prefix}{option}.")
+                    if dimension.children:
+                        option = str(values[dimension.key])
+                        collect(dimension.children.get(option, ()), f"{prefix}{option}.")
 
         collect(self.search.values(), "")
         return found | self.condition_of(values)

@@ -28,7 +28,8 @@ def drawn(space: Space, option: Callable[[Dimension], Value], number: Callable[[
         dimension = queue.pop(0)
         value = option(dimension) if dimension.parameter.kind in ("choice", "flag") else number(dimension)
         found[dimension.key] = value
-        queue.extend(dimension.children.get(str(value), ()))
+        if dimension.children:
+            queue.extend(dimension.children.get(str(value), ()))
     return found
 
 
