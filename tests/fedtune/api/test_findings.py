@@ -10,7 +10,7 @@ import fedtune
 from fedtune.api.run import Final
 from fedtune.api.search import Result
 from search_spaces.errors import UserError
-from tests.analysis import varied
+from tests.analysis import synthetic, varied
 from tests.analysis.auto.test_leaderboard import final
 from tests.fedtune.played import searched
 
@@ -55,3 +55,12 @@ def test_no_figure_averages_over_conditions_of_the_experiment(tmp_path: Path) ->
     with pytest.raises(UserError, match="drawn for one condition of the experiment"):
         found.figures["curves"]
     assert found.figure("curves", where={"omega": 0.1, "dataset": "digits"}).data
+
+
+def test_a_figure_of_another_condition_than_all_trials_have_is_refused(tmp_path: Path) -> None:
+    found = fedtune.load(synthetic.write(tmp_path / "run", trials=4))
+    assert found.figure("curves", where={"dataset": "digits"}).data
+    with pytest.raises(UserError, match="nothing under dataset=svhn: all of it is under dataset=digits"):
+        found.figure("curves", where={"dataset": "svhn"})
+    with pytest.raises(UserError, match="nothing under alpha=3: it has no condition alpha"):
+        found.figure("curves", where={"alpha": 3})
