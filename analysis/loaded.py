@@ -159,7 +159,7 @@ def _one_condition(run: Run, where: Mapping[str, Any] | None, name: str) -> Run:
     if not run.crossed:
         here = {**run.record.fixed, **run.conditions[0]}
         for key, text in asked.items():
-            if not means(text, here.get(key)):
+            if key not in here or not means(text, here[key]):
                 has = f"all of it is under {key}={show(here[key])}" if key in here else f"it has no condition {key}"
                 raise UserError(f"{run.path} has nothing under {key}={text}: {has}. Leave --where {key} out.")
         return run

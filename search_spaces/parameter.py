@@ -271,11 +271,12 @@ def parameters(*classes: type) -> dict[str, Parameter]:
     A name that two classes declare belongs to the last one (a method may give local training its own defaults). What is
     a condition for one of them is one."""
     found: dict[str, Parameter] = {}
-    for parameter in (parameter for cls in classes for parameter in _of_class(cls)):
-        before = found.get(parameter.key)
-        if before is not None and before.condition and not parameter.condition:
-            parameter = dataclasses.replace(parameter, condition=True)
-        found[parameter.key] = parameter
+    for cls in classes:
+        for parameter in _of_class(cls):
+            before = found.get(parameter.key)
+            condition = parameter.condition or (before is not None and before.condition)
+            same = condition == parameter.condition
+            found[parameter.key] = parameter if same else dataclasses.replace(parameter, condition=condition)
     return found
 
 

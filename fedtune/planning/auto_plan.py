@@ -425,6 +425,7 @@ def _search(name: str, request: AutoRequest, wanted: Options, given: Mapping[str
     planned = plan(asks, values)
     if request.no_label_counts and (why := _sends_label_counts(method, planned.space, _typical(planned))):
         raise Unable(why)
+    # Its values are those of the request, so that no profile is recorded.
     space = dataclasses.replace(planned.space, profiles={})
     experiment = dataclasses.replace(initial_design.without(planned.experiment), part=True, early=0)
     return dataclasses.replace(planned, experiment=experiment, space=space)

@@ -64,3 +64,5 @@ def test_a_figure_of_another_condition_than_all_trials_have_is_refused(tmp_path:
         found.figure("curves", where={"dataset": "svhn"})
     with pytest.raises(UserError, match="nothing under alpha=3: it has no condition alpha"):
         found.figure("curves", where={"alpha": 3})
+    with pytest.raises(UserError, match="it has no condition tau"):
+        found.figure("curves", where={"tau": "None"})
