@@ -31,12 +31,13 @@ optimised, so nothing depends on where an optimiser starts, and a noise that few
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -294,8 +295,10 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     free = n - int(np.linalg.matrix_rank(found.shares)) if prior.absolute else 0
     between = distances(found.points, known)
 
-    def solve(kernel: tuple[Floats, Floats, Floats], noise: float, shared: float) -> _Solved:
-        return _Solved(y, *kernel, noise, shared, shared * together + noise * alone + added)
+    def solver(kernel: tuple[Floats, Floats, Floats], noise: float) -> Callable[[float], _Solved]:
+        if np.ptp(together) > 0:
+            return lambda shared: _Solved(y, *kernel, noise, shared, shared * together + noise * alone + added)
+        return partial(_Solved(y, *kernel, noise, 0.0, noise * alone + added).widened, float(together[0, 0]))
 
     solved = []
     for length in prior.lengths:
@@ -303,11 +306,11 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
         cross = signal[:, found.configuration]
         kernel = signal, cross, cross[found.configuration]
         for noise in prior.noises:
-            alike = [max(noise, last_round) * u for u in prior.shared]
+            solve, alike = solver(kernel, noise), [max(noise, last_round) * u for u in prior.shared]
             if prior.absolute:
-                v = solve(kernel, noise, FREE).squares / free if free else solve(kernel, noise, 0.0).v
+                v = solve(FREE).squares / free if free else solve(0.0).v
                 alike = [min((a / spread) ** 2 / v, FREE) for a in prior.shared]
-            solved += [solve(kernel, noise, shared) for shared in alike]
+            solved += [solve(shared) for shared in alike]
     kinds = [np.array(list(one.values())) for one in (prior.lengths, prior.noises, prior.shared)]
     evidence = np.array([one.evidence for one in solved])
     before = kinds[0][:, None, None] * kinds[1][:, None] * kinds[2]
@@ -384,7 +387,7 @@ class _Solved:
         from scipy.linalg.lapack import dpotrf, dpotrs
 
         n = len(y)
-        self._signal, self._cross, self._noise, self._shared = signal, cross, noise, shared
+        self._signal, self._cross, self._noise, self._shared, self._wider = signal, cross, noise, shared, 0.0
         self._factor, broken = dpotrf(here + rest, lower=True)
         if broken:
             raise np.linalg.LinAlgError("the covariance of the values is not positive definite")
@@ -398,6 +401,14 @@ class _Solved:
             -np.log(np.diag(self._factor)).sum() - 0.5 * np.log(self._total) - 0.5 * (n - 1) * np.log(self.squares)
         )
 
+    def widened(self, together: float, shared: float) -> _Solved:
+        """This one, for no `shared`, as it is for one, where every two values have their seeds `together` to the same
+        extent. What these do to all alike is then as unknown as μ: it tells against no kernel, moves no mean, and is
+        in every covariance."""
+        found = copy.copy(self)
+        found._shared, found._wider = shared, shared * together
+        return found
+
     def part(self, weight: float, centre: float, spread: float, prior: Floats) -> Part:
         """The scaled t distribution's centres, squared scales and covariances, and the noise. prior: (m,), the variance
         of every mean before anything was seen, in multiples of v."""
@@ -407,10 +418,11 @@ class _Solved:
         half, _ = dtrtrs(self._factor, cross.T, lower=True)
         off = 1 - cross @ self._ones
         unit = spread**2 * self.v
-        square = unit * (prior - np.einsum("mn,mn->m", half.T, half.T) + off**2 / self._total)
+        square = unit * (prior - np.einsum("mn,mn->m", half.T, half.T) + off**2 / self._total + self._wider)
         mean = centre + spread * (self._mu + cross @ self._residual)
         fallen = (half.T, unit * half[:, :known]), (off[:, None], -unit / self._total * off[None, :known])
-        return Part(weight, mean, square, unit * self._signal, unit * self._noise, unit * self._shared, fallen)
+        before = unit * (self._signal + self._wider)
+        return Part(weight, mean, square, before, unit * self._noise, unit * self._shared, fallen)
 
 
 def distances(points: Floats, others: Floats) -> Floats:

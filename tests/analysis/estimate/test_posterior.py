@@ -57,9 +57,11 @@ def covariance(found, length, noise, share):
 MEAN = dataclasses.replace(FOUND, shares=np.array([[1, 0], [1, 0], [0, 1], [1, 0], [1, 0], [0.5, 0.5]]))
 #: The second configuration has two federations; a last value has more noise than a seed's.
 FALLEN = dataclasses.replace(FOUND, unstable=(1, 3), last_round=0.02)
+#: Every value is a mean over the same two seeds.
+ALIKE = dataclasses.replace(FALLEN, shares=np.full((6, 2), 0.5))
 
 
-@pytest.mark.parametrize("found", [FOUND, MEAN, FALLEN])
+@pytest.mark.parametrize("found", [FOUND, MEAN, FALLEN, ALIKE])
 @pytest.mark.parametrize(("length", "noise", "share"), [(0.4, 0.3, 0.3), (0.0, 1.0, 0.0), (0.8, 0.03, 0.6)])
 def test_means_are_those_of_a_regression_with_a_vague_mean(length, noise, share, found):
     """μ ~ N(0, 10⁶ v) in place of a flat prior; the t's scale is the generalised least squares' residual."""
