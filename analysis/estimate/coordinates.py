@@ -17,11 +17,8 @@ def coordinates(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -
     are listed. An option is as far from every other one as a
     number's end from its beginning. What a trial does not have (it belongs to an option that was not chosen) lies in
     the middle."""
-    columns: dict[str, Any] = {}
-    for _, distributions in trials:
-        columns |= {name: d for name, d in distributions.items() if name not in columns}
     parts = []
-    for name, distribution in sorted(columns.items()):
+    for name, distribution in _parameters(trials):
         given = [values.get(name) for values, _ in trials]
         if _are_numbers(distribution):
             parts.append([[_rank(value, distribution.choices)] for value in given])
@@ -30,6 +27,20 @@ def coordinates(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -
         else:
             parts.append([[_place(value, distribution)] for value in given])
     return np.hstack([np.array(part, dtype=float) for part in parts]) if parts else np.zeros((len(trials), 0))
+
+
+def widths(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> tuple[int, ...]:
+    """How many of the `coordinates` of these trials each parameter has, in their order."""
+    kinds = [distribution for _, distribution in _parameters(trials)]
+    return tuple(len(kind.choices) if hasattr(kind, "choices") and not _are_numbers(kind) else 1 for kind in kinds)
+
+
+def _parameters(trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[tuple[str, Any]]:
+    """Every parameter that a trial has, with its distribution."""
+    found: dict[str, Any] = {}
+    for _, distributions in trials:
+        found |= {name: d for name, d in distributions.items() if name not in found}
+    return sorted(found.items())
 
 
 def _are_numbers(distribution: Any) -> bool:

@@ -3,13 +3,15 @@
 For configuration i and seed s, the last round's value is
 
     y_is = μ + f_i + p_s + e_is + x_is
-    f ~ N(0, v M_l),  p_s ~ N(0, v max(ρ, r) u),  e_is ~ N(0, v ρ),  x ~ N(0, v X / d)
+    f ~ N(0, v K_l),  p_s ~ N(0, v max(ρ, r) u),  e_is ~ N(0, v ρ),  x ~ N(0, v X / d)
 
 and of a configuration that is unstable (`stability`) μ + f_i + c_i + p_s + e_is + h_is + x_is, with c_i and h_is ~
 N(0, v c): its mean and its noise have large parts of their own, of which neighbours say nothing.
 
-M_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; the identity for l = 0, where neighbours
-       tell nothing of one another
+K_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; the identity for l = 0, where neighbours
+       tell nothing of one another. Where proposals are compared (`Federations.widths`), as likely: the mean of one for
+       each parameter alone, of length `REACH` l, so that f is a sum of functions of one parameter each (Duvenaud,
+       Nickisch and Rasmussen, Additive Gaussian Processes, 2011). From few values more is learnt of such a sum
 ρ      variance of what one seed does to one configuration alone, as a multiple of that between configurations
 r      variance of a last value beyond that (`ends`), as a multiple of d
 u      variance of what a seed does to all configurations alike (`p_s`), as a multiple of ρ, or of r where that is
@@ -51,6 +53,8 @@ _Found = TypeVar("_Found")
 
 #: c: an unstable configuration differs from what its neighbours say as configurations do that are far from each other.
 UNSTABLE = 1.0
+#: The length of one parameter's kernel, where means are sums over parameters, as a multiple of l.
+REACH = 1.0
 #: Parts of the mixture with less weight than this are left out.
 LEAST = 1e-3
 #: What a seed does to all alike, as a multiple of v, may be anything where it is this; it is never taken to be more.
@@ -85,7 +89,8 @@ class Federations:
     unit cube, the last `asked` of them without a value; covariances between these are not computed. `unstable`: places
     in `points`, of some with a value. `last_round`: the variance of a last value beyond a seed's noise in these values.
     `running`: places of configurations of which a federation is under way. Its value counts as known already, without
-    moving any mean: what is unknown of the others falls."""
+    moving any mean: what is unknown of the others falls. `widths`: how many columns of `points` each parameter has,
+    where means may be sums over parameters; empty where they may not."""
 
     points: Floats
     configuration: NDArray[np.int64]
@@ -96,6 +101,7 @@ class Federations:
     unstable: tuple[int, ...] = ()
     last_round: float = 0.0
     running: tuple[int, ...] = ()
+    widths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -293,16 +299,15 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     added = found.extra / spread**2 + alone * cliffs[found.configuration]
     last_round = found.last_round / spread**2
     free = n - int(np.linalg.matrix_rank(found.shares)) if prior.absolute else 0
-    between = distances(found.points, known)
 
     def solver(kernel: tuple[Floats, Floats, Floats], noise: float) -> Callable[[float], _Solved]:
         if np.ptp(together) > 0:
             return lambda shared: _Solved(y, *kernel, noise, shared, shared * together + noise * alone + added)
         return partial(_Solved(y, *kernel, noise, 0.0, noise * alone + added).widened, float(together[0, 0]))
 
-    solved = []
-    for length in prior.lengths:
-        signal = matern(between, length, found.points.shape[1]) + apart
+    solved, kernels = [], _kernels(found, known, prior)
+    for _, _, between in kernels:
+        signal = between + apart
         cross = signal[:, found.configuration]
         kernel = signal, cross, cross[found.configuration]
         for noise in prior.noises:
@@ -311,11 +316,12 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
                 v = solve(FREE).squares / free if free else solve(0.0).v
                 alike = [min((a / spread) ** 2 / v, FREE) for a in prior.shared]
             solved += [solve(shared) for shared in alike]
-    kinds = [np.array(list(one.values())) for one in (prior.lengths, prior.noises, prior.shared)]
+    kinds = [np.array([weight for _, weight, _ in kernels])]
+    kinds += [np.array(list(one.values())) for one in (prior.noises, prior.shared)]
     evidence = np.array([one.evidence for one in solved])
     before = kinds[0][:, None, None] * kinds[1][:, None] * kinds[2]
     weights = (before / before.max()).ravel() * np.exp(evidence - evidence.max())
-    grid = _marginal((weights / weights.sum()).reshape(before.shape), prior)
+    grid = _marginal((weights / weights.sum()).reshape(before.shape), [length for length, _, _ in kernels], prior)
     weights[weights < LEAST * weights.sum()] = 0
     weights /= weights.sum()
     parts = [s.part(float(w), centre, spread, 1 + cliffs) for w, s in zip(weights, solved, strict=True) if w > 0]
@@ -324,14 +330,32 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     return Posterior(parts, n - 1, found.last_round, grid)
 
 
-def _marginal(weights: Floats, prior: Prior) -> Prior:
-    """The weights (l, ρ, u) of the grid's points, of each value by itself."""
-    kinds = (prior.lengths, prior.noises, prior.shared)
-    sums = (weights.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3))
-    lengths, noises, shared = (
-        dict(zip(kind, map(float, one), strict=True)) for kind, one in zip(kinds, sums, strict=True)
+def _kernels(found: Federations, known: Floats, prior: Prior) -> list[tuple[float, float, Floats]]:
+    """What the means of configurations have in common: of each kernel its length, its weight before anything was seen,
+    and the (m, k) covariances with the k `known` ones in multiples of v."""
+    between, ends = distances(found.points, known), np.cumsum(found.widths)
+    each = [slice(end - width, end) for end, width in zip(ends, found.widths, strict=True)]
+    alone = [distances(found.points[:, one], known[:, one]) for one in each] if len(each) > 1 else []
+    kernels = []
+    for length, weight in prior.lengths.items():
+        kinds = [matern(between, length, found.points.shape[1])]
+        if length and alone:
+            kinds.append(np.add.reduce([matern(one, REACH * length, 1) for one in alone]) / len(alone))
+        kernels += [(length, weight / len(kinds), kind) for kind in kinds]
+    return kernels
+
+
+def _marginal(weights: Floats, lengths: Sequence[float], prior: Prior) -> Prior:
+    """The weights (kernels, ρ, u) of the grid's points, of each value by itself; `lengths` are those of the kernels."""
+    of_kernels, of_noises, of_shared = (weights.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3))
+    known = dict.fromkeys(prior.lengths, 0.0)
+    for length, weight in zip(lengths, of_kernels, strict=True):
+        known[length] += float(weight)
+    noises, shared = (
+        dict(zip(kind, map(float, one), strict=True))
+        for kind, one in ((prior.noises, of_noises), (prior.shared, of_shared))
     )
-    return Prior(lengths, noises, shared, prior.absolute)
+    return Prior(known, noises, shared, prior.absolute)
 
 
 def _reduced(part: Part, ones: list[int], others: list[int]) -> Part:

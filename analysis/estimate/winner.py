@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.estimate.coordinates import coordinates
+from analysis.estimate.coordinates import coordinates, widths
 from analysis.estimate.ends import Measured, ends_of
 from analysis.estimate.posterior import Federations, Floats, Posterior, averaged, on_one_thread, posterior
 from analysis.estimate.prior import FLAT, Prior
@@ -204,6 +204,7 @@ def standing(
         last_round=ends.last_round,
         unstable=tuple({place[m.configuration] for m in fallen}),
         running=under_way,
+        widths=widths([*points, *candidates]) if candidates else (),
     )
     further = {configuration(trial) for trial in trials if trial.user_attrs.get(run_folder.CONFIRMS)}
     confirmed = None

@@ -9,7 +9,7 @@ from threadpoolctl import ThreadpoolController
 
 from analysis.estimate import estimate, standing
 from analysis.estimate import posterior as module
-from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
+from analysis.estimate.posterior import REACH, UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
 from analysis.estimate.prior import FLAT, FLAT_OF_SHARES, LENGTHS, NOISES, SHARED, Prior
 
 POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
@@ -36,15 +36,23 @@ def only(length, noise, share):
     return Prior({length: 1.0}, {noise: 1.0}, {share: 1.0})
 
 
-def covariance(found, length, noise, share):
-    """Of the federations, in multiples of v, element by element."""
+def matern_(distance, length):
+    z = np.sqrt(5) * distance / length
+    return (1 + z + z**2 / 3) * np.exp(-z)
+
+
+def covariance(found, length, noise, share, sums=False):
+    """Of the federations, in multiples of v, element by element; of `sums` over the two parameters."""
     n, spread = len(found.value), np.std(found.value)
     k = np.empty((n, n))
     for a in range(n):
         for b in range(n):
             i, j = found.configuration[a], found.configuration[b]
-            z = np.sqrt(5) * np.linalg.norm(found.points[i] - found.points[j]) / (length * np.sqrt(2) if length else 1)
-            k[a, b] = (1 + z + z**2 / 3) * np.exp(-z) if length else float(i == j)
+            apart = found.points[i] - found.points[j]
+            if sums:
+                k[a, b] = sum(matern_(abs(one), REACH * length) for one in apart) / 2
+            else:
+                k[a, b] = matern_(np.linalg.norm(apart), length * np.sqrt(2)) if length else float(i == j)
             common = sum(one * other for one, other in zip(found.shares[a], found.shares[b], strict=True))
             k[a, b] += share * max(noise, found.last_round / spread**2) * common
             if i in found.unstable:  # of its mean, and of every federation
@@ -86,6 +94,47 @@ def test_means_are_those_of_a_regression_with_a_vague_mean(length, noise, share,
     np.testing.assert_allclose(part.square, np.diag(expected), rtol=2e-3, atol=1e-6)
     assert part.shared == pytest.approx(v * max(noise, found.last_round / np.var(y)) * share)
     assert belief.freedom == n - 1
+
+
+@pytest.mark.parametrize("found", [FOUND, MEAN, FALLEN])
+def test_where_means_may_be_sums_over_parameters_both_kinds_weigh_what_they_explain(found):
+    """The weights are the integrals of the likelihood over a flat μ and a flat log v, up to a common factor."""
+    length, noise, share = 0.4, 0.3, 0.3
+    n, y = len(found.value), (found.value - np.mean(found.value)) / np.std(found.value)
+    belief = posterior(dataclasses.replace(found, widths=(1, 1)), only(length, noise, share))
+    logs = []
+    for part, sums in zip(belief.parts, (False, True), strict=True):
+        k = covariance(found, length, noise, share, sums)
+        inverse, ones = np.linalg.inv(k), np.ones(n)
+        mu = (ones @ inverse @ y) / (ones @ inverse @ ones)
+        squares = (y - mu) @ inverse @ (y - mu)
+        logs.append(-0.5 * (np.linalg.slogdet(k)[1] + np.log(ones @ inverse @ ones) + (n - 1) * np.log(squares)))
+        cross = np.array([[_common(POINTS[m], POINTS[c], length, sums) for c in found.configuration] for m in range(4)])
+        cross += UNSTABLE * np.array([[m == c and m in found.unstable for c in found.configuration] for m in range(4)])
+        expected = np.mean(found.value) + np.std(found.value) * (mu + cross @ inverse @ (y - mu))
+        np.testing.assert_allclose(part.mean, expected, rtol=1e-8)
+    weights = np.exp(np.array(logs) - max(logs))
+    np.testing.assert_allclose([part.weight for part in belief.parts], weights / weights.sum(), rtol=1e-8)
+    assert sum(belief.grid.lengths.values()) == pytest.approx(1.0) and list(belief.grid.lengths) == [length]
+
+
+def _common(one, other, length, sums):
+    if sums:
+        return sum(matern_(abs(a - b), REACH * length) for a, b in zip(one, other, strict=True)) / 2
+    return matern_(np.linalg.norm(one - other), length * np.sqrt(2))
+
+
+def test_an_option_is_one_parameter_of_a_sum():
+    """Of two configurations one differs from the first in a number, the other in an option. Were their values changed
+    for each other, so would their means be; not if each option were a parameter."""
+    points = np.array([[0.0, 0.5**0.5, 0.0], [1.0, 0.5**0.5, 0.0], [0.0, 0.0, 0.5**0.5]])
+
+    def means(values, widths):
+        found = federations(values, [0, 1, 2], [0, 0, 0], points=points)
+        return posterior(dataclasses.replace(found, widths=widths), only(0.4, 0.3, 0.0)).mean
+
+    np.testing.assert_allclose(means([0.2, 0.5, 0.9], (1, 2)), means([0.2, 0.9, 0.5], (1, 2))[[0, 2, 1]])
+    assert abs(means([0.2, 0.5, 0.9], (1, 1, 1)) - means([0.2, 0.9, 0.5], (1, 1, 1))[[0, 2, 1]]).max() > 1e-3
 
 
 #: Each federation has a seed of its own.

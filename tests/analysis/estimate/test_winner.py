@@ -9,7 +9,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState, create_trial
 
 from analysis.estimate import Estimate, ahead, ahead_sentence, estimate, sentences, standing, verdict, winner
-from analysis.estimate.coordinates import coordinates
+from analysis.estimate.coordinates import coordinates, widths
 from analysis.estimate.ends import ends_of
 from analysis.estimate.posterior import Federations, Part, Posterior, posterior
 from analysis.estimate.winner import missed_target
@@ -254,6 +254,8 @@ def test_coordinates():
     half = math.sqrt(0.5)
     np.testing.assert_allclose(coordinates(given), [[0.5, half, 0, 0.5], [1.0, 0, half, 0.5]])
     assert np.linalg.norm(coordinates(given)[0, 1:3] - coordinates(given)[1, 1:3]) == pytest.approx(1.0)
+    assert widths(given) == (1, 2, 1)
+    assert widths([({"x": 3}, {"x": CategoricalDistribution([1, 3, 9])})]) == (1,), "listed numbers have one"
 
 
 SAID = Estimate(

@@ -84,7 +84,9 @@ def promised(known: Floats, values: Floats, asked: Floats) -> Floats:
     count = len(known)
     nothing = np.zeros((count, count))
     belief = posterior(
-        Federations(np.vstack([known, asked]), np.arange(count), np.ones((count, 1)), values, extra=nothing)
+        Federations(
+            np.vstack([known, asked]), np.arange(count), np.ones((count, 1)), values, extra=nothing, widths=(1, 1)
+        )
     )
     better = belief.mean[count:] - belief.mean[:count].max()
     against = np.eye(count + len(asked))[count:] - np.r_[np.ones(count), np.zeros(len(asked))] / count
