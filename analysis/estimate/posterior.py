@@ -295,33 +295,29 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     alone = np.diag(np.diag(together))
     cliffs = np.zeros(m)
     cliffs[list(found.unstable)] = UNSTABLE
-    apart = np.eye(m, len(known)) * cliffs[:, None]
     added = found.extra / spread**2 + alone * cliffs[found.configuration]
     last_round = found.last_round / spread**2
     free = n - int(np.linalg.matrix_rank(found.shares)) if prior.absolute else 0
 
-    def solver(kernel: tuple[Floats, Floats, Floats], noise: float) -> Callable[[float], _Solved]:
+    def solver(kernel: _Kernel, noise: float) -> Callable[[float], _Solved]:
         if np.ptp(together) > 0:
-            return lambda shared: _Solved(y, *kernel, noise, shared, shared * together + noise * alone + added)
-        return partial(_Solved(y, *kernel, noise, 0.0, noise * alone + added).widened, float(together[0, 0]))
+            return lambda shared: _Solved(y, kernel, noise, shared, shared * together + noise * alone + added)
+        return partial(_Solved(y, kernel, noise, 0.0, noise * alone + added).widened, float(together[0, 0]))
 
-    solved, kernels = [], _kernels(found, known, prior)
-    for _, _, between in kernels:
-        signal = between + apart
-        cross = signal[:, found.configuration]
-        kernel = signal, cross, cross[found.configuration]
+    solved, kernels = [], _kernels(found, known, cliffs, prior)
+    for kernel in kernels:
         for noise in prior.noises:
             solve, alike = solver(kernel, noise), [max(noise, last_round) * u for u in prior.shared]
             if prior.absolute:
                 v = solve(FREE).squares / free if free else solve(0.0).v
                 alike = [min((a / spread) ** 2 / v, FREE) for a in prior.shared]
             solved += [solve(shared) for shared in alike]
-    kinds = [np.array([weight for _, weight, _ in kernels])]
+    kinds = [np.array([kernel.weight for kernel in kernels])]
     kinds += [np.array(list(one.values())) for one in (prior.noises, prior.shared)]
     evidence = np.array([one.evidence for one in solved])
     before = kinds[0][:, None, None] * kinds[1][:, None] * kinds[2]
     weights = (before / before.max()).ravel() * np.exp(evidence - evidence.max())
-    grid = _marginal((weights / weights.sum()).reshape(before.shape), [length for length, _, _ in kernels], prior)
+    grid = _marginal((weights / weights.sum()).reshape(before.shape), [kernel.length for kernel in kernels], prior)
     weights[weights < LEAST * weights.sum()] = 0
     weights /= weights.sum()
     parts = [s.part(float(w), centre, spread, 1 + cliffs) for w, s in zip(weights, solved, strict=True) if w > 0]
@@ -330,19 +326,60 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     return Posterior(parts, n - 1, found.last_round, grid)
 
 
-def _kernels(found: Federations, known: Floats, prior: Prior) -> list[tuple[float, float, Floats]]:
-    """What the means of configurations have in common: of each kernel its length, its weight before anything was seen,
-    and the (m, k) covariances with the k `known` ones in multiples of v."""
-    between, ends = distances(found.points, known), np.cumsum(found.widths)
+def _kernels(found: Federations, known: Floats, cliffs: Floats, prior: Prior) -> list[_Kernel]:
+    """Those of the grid. `cliffs` (m,): a variance of its own of each mean."""
+    together, ends = [distances(found.points, known)], np.cumsum(found.widths)
     each = [slice(end - width, end) for end, width in zip(ends, found.widths, strict=True)]
     alone = [distances(found.points[:, one], known[:, one]) for one in each] if len(each) > 1 else []
     kernels = []
     for length, weight in prior.lengths.items():
-        kinds = [matern(between, length, found.points.shape[1])]
-        if length and alone:
-            kinds.append(np.add.reduce([matern(one, REACH * length, 1) for one in alone]) / len(alone))
-        kernels += [(length, weight / len(kinds), kind) for kind in kinds]
+        kinds = [(together, 1.0, found.points.shape[1]), *([(alone, REACH, 1)] if length and alone else [])]
+        for apart, reach, parameters in kinds:
+            kernel = partial(matern, length=reach * length, parameters=parameters)
+            kernels.append(_Kernel(length, weight / len(kinds), apart, kernel, cliffs, found.configuration))
     return kernels
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """What the means of m configurations have in common, in multiples of v: a length's, its weight before anything was
+    seen, and the distances (m, k) from the first k of them, of which kernels are a mean. Most turn out to weigh next to
+    nothing, so what the others have in common with the k is computed where it is asked for."""
+
+    length: float
+    weight: float
+    apart: Sequence[Floats]
+    of: Callable[[Floats], Floats]
+    cliffs: Floats
+    configuration: NDArray[np.int64]
+
+    @cached_property
+    def known(self) -> Floats:
+        """(k, k)"""
+        count = self.apart[0].shape[1]
+        return self._mean(slice(count)) + np.diag(self.cliffs[:count])
+
+    @cached_property
+    def here(self) -> Floats:
+        """(n, n), between the configurations of the values."""
+        return self.known[np.ix_(self.configuration, self.configuration)]
+
+    @cached_property
+    def signal(self) -> Floats:
+        """(m, k)"""
+        others = slice(len(self.known), None)
+        return np.vstack([self.known, self._mean(others) if self.length else np.zeros_like(self.apart[0][others])])
+
+    @cached_property
+    def cross(self) -> Floats:
+        """(m, n), with the configuration of each value."""
+        return self.signal[:, self.configuration]
+
+    def _mean(self, rows: slice) -> Floats:
+        found = self.of(self.apart[0][rows])
+        for one in self.apart[1:]:
+            found += self.of(one[rows])
+        return found / len(self.apart)
 
 
 def _marginal(weights: Floats, lengths: Sequence[float], prior: Prior) -> Prior:
@@ -401,18 +438,15 @@ class _Solved:
     """One l, ρ and u, solved in units of `spread` from `centre`: the logarithm of its evidence at once, the rest where
     it is asked for, as most of the grid has next to no weight.
 
-    y: (n,); in multiples of v: signal (m, k), of all configurations with those that have values, cross (m, n), the
-    same with that of each value, here (n, n), its rows of these, noise and shared, a seed's variances, rest (n, n),
-    everything else there is in y."""
+    y: (n,); in multiples of v: noise and shared, a seed's variances, rest (n, n), all that there is in y beside
+    what the kernel knows."""
 
-    def __init__(
-        self, y: Floats, signal: Floats, cross: Floats, here: Floats, noise: float, shared: float, rest: Floats
-    ) -> None:
+    def __init__(self, y: Floats, kernel: _Kernel, noise: float, shared: float, rest: Floats) -> None:
         from scipy.linalg.lapack import dpotrf, dpotrs
 
         n = len(y)
-        self._signal, self._cross, self._noise, self._shared, self._wider = signal, cross, noise, shared, 0.0
-        self._factor, broken = dpotrf(here + rest, lower=True)
+        self._kernel, self._noise, self._shared, self._wider = kernel, noise, shared, 0.0
+        self._factor, broken = dpotrf(kernel.here + rest, lower=True)
         if broken:
             raise np.linalg.LinAlgError("the covariance of the values is not positive definite")
         both, _ = dpotrs(self._factor, np.column_stack([y, np.ones(n)]), lower=True)
@@ -438,20 +472,22 @@ class _Solved:
         of every mean before anything was seen, in multiples of v."""
         from scipy.linalg.lapack import dtrtrs
 
-        cross, known = self._cross, self._signal.shape[1]
+        cross, known = self._kernel.cross, len(self._kernel.known)
         half, _ = dtrtrs(self._factor, cross.T, lower=True)
         off = 1 - cross @ self._ones
         unit = spread**2 * self.v
         square = unit * (prior - np.einsum("mn,mn->m", half.T, half.T) + off**2 / self._total + self._wider)
         mean = centre + spread * (self._mu + cross @ self._residual)
         fallen = (half.T, unit * half[:, :known]), (off[:, None], -unit / self._total * off[None, :known])
-        before = unit * (self._signal + self._wider)
+        before = unit * (self._kernel.signal + self._wider)
         return Part(weight, mean, square, before, unit * self._noise, unit * self._shared, fallen)
 
 
 def distances(points: Floats, others: Floats) -> Floats:
     """(m, k): those between `points` (m, d) and `others` (k, d)."""
-    found: Floats = np.sqrt(np.maximum(((points[:, None] - others) ** 2).sum(-1), 0.0))
+    if points.shape[1] == 1:
+        return np.abs(points - others.T)
+    found: Floats = np.sqrt(((points[:, None] - others) ** 2).sum(-1))
     return found
 
 
@@ -461,5 +497,10 @@ def matern(apart: Floats, length: float, parameters: int) -> Floats:
     if length == 0:
         return np.eye(*apart.shape)
     z = np.sqrt(5.0) * apart / (length * np.sqrt(max(parameters, 1)))  # without a parameter all are one point
-    found: Floats = (1 + z + z * z / 3) * np.exp(-z)
+    found: Floats = 1 + z
+    square = z * z
+    square /= 3  # in place: a hundred such matrices are computed for a proposal
+    found += square
+    np.exp(np.negative(z, out=z), out=z)
+    found *= z
     return found
