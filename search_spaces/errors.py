@@ -34,6 +34,10 @@ def _escaped(code: int) -> str:
     return f"\\u{0xD800 + ((code - 0x10000) >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
+#: The exit code of a command that a signal ended.
+INTERRUPTED = 130
+
+
 class UserError(Exception):
     """One or more things that the user can correct. `str(error)` is what is printed, one problem per line."""
 

@@ -18,7 +18,7 @@ from fedtune.console import tables
 from fedtune.console.progress import duration
 from fedtune.planning.estimate import Estimate
 from fedtune.record.experiment import Experiment, datasets
-from search_spaces.errors import visible
+from search_spaces.errors import INTERRUPTED, visible
 from search_spaces.files import shown
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from fedtune.api.run import Final
     from fedtune.api.search import Result
 
-INTERRUPTED = 130
 #: The exit code of a command that did all but complete a run's mirror.
 UNSENT = 3
 

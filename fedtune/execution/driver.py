@@ -72,8 +72,8 @@ class _Driver:
     """A Ray that is joined for the first trial that is left, and stays until the stack is `left`."""
 
     def __init__(self, folder: Path, again: str, simulate: Callable[..., Any] | None, left: ExitStack) -> None:
-        self._folder, self._simulate, self._left = folder, simulate, left
-        self._lost, self._interrupts = left.enter_context(ServerLoss(again)), Interrupts()
+        self._folder, self._simulate, self._left, self._interrupts = folder, simulate, left, Interrupts()
+        self._lost = left.enter_context(ServerLoss(again, interrupted=lambda: self._interrupts.pending))
         #: Where Ray Tune writes, and the watch over Ray's servers, once it is joined.
         self._joined: tuple[Path, ServerWatch] | None = None
         self._sessions = 0

@@ -16,8 +16,10 @@ import time
 from types import FrameType
 from typing import Any
 
-#: Seconds that a search may take to end after SIGTERM or hang-up, and the exit code it then has.
-PATIENCE, INTERRUPTED = 20.0, 130
+from search_spaces.errors import INTERRUPTED
+
+#: Seconds that a search may take to end after SIGTERM or hang-up.
+PATIENCE = 20.0
 #: Seconds within which a second Ctrl-C is the same one, which a program in between has sent once more.
 _SAME = 0.5
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")

@@ -258,8 +258,8 @@ class TuneSession(UnsavedSearcher):
                 self._ended(number, ending)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        if trial_id not in self._live or error and self.servers.lost():
-            return  # no process outlives its server: its trials stay to be resumed
+        if trial_id not in self._live or error and (self.end.interrupts.pending or self.servers.lost()):
+            return  # no process outlives its server, or a signal to all: its trials stay to be resumed
         from trainables.worker.job import Ending
 
         results, said = dict(_of_each(result or {})), self.said.pop(trial_id, "")

@@ -9,6 +9,9 @@ connections all the same, as the system does that for it; only one that is gone 
 Then the search ends with a sentence and exit code 3, and so it does where Ray does not start. The main thread leaves as
 soon as Ray calls it. Where Ray keeps it waiting for the server that is gone, the process ends without it; Ray would end
 it as well, a minute after the death, and say nothing of the run.
+
+A signal to all processes of a terminal or of a job, as `timeout` and batch systems send it, ends the servers too. Then
+the search was interrupted, and no server was lost.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from search_spaces.errors import UserError, visible
+from search_spaces.errors import INTERRUPTED, UserError, visible
 from search_spaces.shell import quote
 
 #: Seconds between two attempts, and for one of them.
@@ -31,8 +34,8 @@ EVERY, ATTEMPT = 1.0, 3.0
 #: How long a server may be out of reach, in seconds. Nothing starts those of our own again; a cluster's may be started
 #: again, or its network be away for a moment.
 OWN, CLUSTER = 1.5, 10.0
-#: Seconds that the main thread has to leave Ray.
-LEAVING = 12.0
+#: Seconds that the main thread has to leave Ray, and where the search was interrupted.
+LEAVING, SOON = 12.0, 3.0
 
 
 def patience(address: str | None) -> float:
@@ -130,11 +133,14 @@ def kept(again: str) -> Iterator[None]:
 class ServerLoss:
     """Which server of Ray died, if one did, until the block ends: then Ray has been left."""
 
-    def __init__(self, again: str, leave: Callable[[int], object] = os._exit) -> None:
-        """again: the command that goes on. leave: ends the process with an exit code."""
+    def __init__(
+        self, again: str, leave: Callable[[int], object] = os._exit, *, interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
+        """again: the command that goes on. leave: ends the process with an exit code. interrupted: whether a signal has
+        come that ends the search."""
         self.server: str | None = None
         self.again = again
-        self._leave = leave
+        self._interrupted, self._leave = interrupted, leave
         self._patience: threading.Timer | None = None
 
     def __enter__(self) -> ServerLoss:
@@ -148,14 +154,14 @@ class ServerLoss:
         """A server has died. From any thread, and more than once."""
         if self.server is None:
             self.server = server
-            self._patience = threading.Timer(LEAVING, self._end)
+            self._patience = threading.Timer(SOON if self._interrupted() else LEAVING, self._end)
             self._patience.daemon = True
             self._patience.start()
 
     def check(self) -> None:
-        """Raises `ServersLost` where a server has died."""
+        """Raises `ServersLost` where a server has died, `KeyboardInterrupt` where the search was interrupted."""
         if self.server is not None:
-            raise ServersLost(self._sentence())
+            raise KeyboardInterrupt if self._interrupted() else ServersLost(self._sentence())
 
     def _sentence(self) -> str:
         return (
@@ -164,5 +170,7 @@ class ServerLoss:
         )
 
     def _end(self) -> None:
-        print(visible(self._sentence()), file=sys.stderr, flush=True)
-        self._leave(ServersLost.exit_code)
+        interrupted = self._interrupted()
+        why = f"Interrupted. Go on with `{self.again}`." if interrupted else self._sentence()
+        print(visible(why), file=sys.stderr, flush=True)
+        self._leave(INTERRUPTED if interrupted else ServersLost.exit_code)

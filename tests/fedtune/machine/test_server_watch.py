@@ -107,6 +107,21 @@ def test_where_ray_keeps_waiting_the_process_ends(
     assert codes == [3] and capsys.readouterr().err == SENTENCE + "\n"
 
 
+def test_a_signal_that_ended_the_servers_too_is_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `timeout` sends it to all processes of its group."""
+    monkeypatch.setattr(server_watch, "SOON", 0.1)
+    codes: list[int] = []
+    lost = ServerLoss(resuming(Path("/run")), codes.append, interrupted=lambda: True)
+    lost.check()
+    lost.note("GCS")
+    with pytest.raises(KeyboardInterrupt):
+        lost.check()
+    time.sleep(0.5)
+    assert codes == [130] and capsys.readouterr().err == "Interrupted. Go on with `fedtune resume /run`.\n"
+
+
 def test_a_process_that_left_ray_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_watch, "LEAVING", 0.2)
     codes: list[int] = []
