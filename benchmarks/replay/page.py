@@ -69,7 +69,7 @@ WHERE = """## In three worlds
 The values between recorded configurations are unknown. The number above is measured with a Gaussian process between them, which is the
 model class of our own estimate. So searches are replayed in two more worlds: trees (a random forest), and the nearest recorded
 configuration. In both a diverged federation stays one, and recorded means are shrunk by their noise. **Errs by** is the error
-of each world on configurations that were left out, in points. Regret as above, after {budgets} federations:
+of each world on configurations that were left out, in points. Regret as above, after {budgets} federations (`fedtune-1` in trees at {trees}):
 """
 
 NOTHING = """## Where there is nothing to gain
@@ -370,7 +370,8 @@ def _worlds(found: Mapping[str, Any]) -> Iterator[str]:
                 rows.append([f"`{base}`, `{searcher}`", _range(sorted({one["n"] for one in entries})), *cells])
     if rows:
         budgets = [found["budgets"][place] for place in places]
-        yield WHERE.format(budgets=_and(budgets))
+        trees = [name for name in found["tables"] if _world(name) == "trees"]
+        yield WHERE.format(budgets=_and(budgets), trees=_when(found, next(iter(OURS)), trees))
         yield table(["", "repetitions", *(f"{world}, {budget}" for world in WORLDS for budget in budgets)], rows)
 
 
