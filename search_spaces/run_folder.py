@@ -106,6 +106,7 @@ The study holds the objectives by round, by which trials are proposed, stopped a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -167,12 +168,19 @@ VERDICTS = "verdicts.csv"
 NUMBERS = "numbers.csv"
 #: The table of a reproduction, by the format of its file.
 TABLES = {"tex": "table.tex", "md": "table.md", "csv": "table.csv"}
+#: The commands that make a folder of several runs, by the file that says so.
+SEVERAL = {AUTO: "auto", REPRODUCTION: "reproduce"}
 #: What a reproduction writes anew whenever it is decided.
 WRITTEN = (REPORT, VERDICTS, NUMBERS, *TABLES.values())
 
 #: completed: ran all its rounds. scheduler: early-stopped. diverged: a metric or
 #: loss stopped being finite. error: raised. interrupted: to be resumed.
 STOP_REASONS = ("completed", "scheduler", "diverged", "error", "interrupted")
+
+
+def made_by(folder: Path) -> str | None:
+    """The command that made this folder of several runs; None where it is none."""
+    return next((command for file, command in SEVERAL.items() if os.path.isfile(folder / file)), None)
 
 
 def has_ended(folder: Path) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from analysis.auto.record import AutoRecord
-from analysis.reproduce.folder import ReproductionRecord
 from analysis.runs import load_run
 from fedtune import option
 from fedtune.api.auto import AutoResult, resume_auto
@@ -21,7 +19,9 @@ from fedtune.record.experiment import Experiment
 from fedtune.record.mirror import check_same, fetch
 from fedtune.record.run_directory import lock
 from fedtune.record.storage import check_uri, folder_name, is_uri
+from search_spaces import run_folder
 from search_spaces.errors import UserError
+from search_spaces.files import given
 
 
 @fields_of(ResumeRequest, cluster.ahead)
@@ -43,7 +43,7 @@ def resume(request: ResumeRequest) -> Result | AutoResult | Reproduced:
     fetched: str | None = None
     if is_uri(str(request.run)):
         request, fetched = _fetched(request)
-    several = next((kind.command for kind in (AutoRecord, ReproductionRecord) if kind.is_in(request.run)), None)
+    several = run_folder.made_by(given(request.run))
     placing = ("slots", "per_trial", "time")
     placed = [f"--{name.replace('_', '-')}" for name in placing if getattr(request, name) is not None]
     if several and placed:

@@ -447,6 +447,7 @@ def test_a_space_with_unknown_options_is_refused(asked: Callable[..., SearchRequ
 
 def test_a_name_that_is_taken(asked: Callable[..., SearchRequest], tmp_path: Path) -> None:
     (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "experiment.yaml").write_text("kind: search")
     with pytest.raises(UserError, match=r"fedtune resume .*fedtune extend"):
         plan(asked(name=tmp_path / "runs" / "mine"))
 

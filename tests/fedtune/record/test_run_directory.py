@@ -75,6 +75,23 @@ def test_a_name_taken_meanwhile(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        (run_folder.EXPERIMENT, "kind: search", "with `fedtune resume {0}`, lengthen it with `fedtune extend {0} --t"),
+        (run_folder.EXPERIMENT, "kind: run", "with `fedtune resume {0}`, or choose another --name, as for more seeds"),
+        (run_folder.AUTO, "", "with `fedtune resume {0}`, or choose another --name."),
+        (run_folder.REPRODUCTION, "", "with `fedtune resume {0}`, or choose another --name."),
+        ("notes.txt", "", "{0} exists already, and is no run that can be read. Choose another --name."),
+    ],
+)
+def test_of_a_name_that_is_taken_only_what_works_there_is_recommended(
+    tmp_path: Path, file: str, content: str, says: str
+) -> None:
+    (tmp_path / file).write_text(content)
+    assert says.format(tmp_path) in str(record.exists(tmp_path))
+
+
 def test_the_old_text_stands_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.json"
     record.write_document(path, {"text": "old"})
