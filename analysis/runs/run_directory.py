@@ -39,6 +39,8 @@ def load_run(path: str | os.PathLike[str]) -> Run:
         raise UserError(f"There is no run {short(repr(str(path)))}: that is not a directory. {_beside(folder)}")
     check_plain(folder)
     missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
+    if missing and (command := run_folder.made_by(folder)) is not None:
+        raise UserError(_several(folder, path, command))
     if missing:
         inner = sorted(p.parent.name for p in folder.glob(f"*/{run_folder.EXPERIMENT}"))
         hint = f" It holds runs: {', '.join(inner[:5])}." if inner else ""
@@ -98,6 +100,30 @@ def _beside(folder: Path) -> str:
         if near
         else "Give the folder a search wrote, such as runs/dfrd-alpha_lambda."
     )
+
+
+#: Of a folder of several runs, by the command that made it: where most of its runs are, and what can be given.
+_PARTS = {
+    "auto": (
+        run_folder.SEARCHES,
+        "search/METHOD is a search, fresh/METHOD and final/METHOD are final runs; `fedtune run` takes best/METHOD.yaml "
+        "too, and `fedtune status`, `report` and `resume` take the whole folder.",
+    ),
+    "reproduce": (
+        run_folder.CELLS,
+        "cells/ holds them all; `fedtune status`, `figure pivot` and `resume` take the whole folder, whose report is "
+        "its report.html.",
+    ),
+}
+
+
+def _several(folder: Path, path: str | os.PathLike[str], command: str) -> str:
+    """The sentence for a folder that `command` made, where one run was to be given."""
+    inside, parts = _PARTS[command]
+    runs = sorted(found.parent for found in (folder / inside).glob(f"*/{run_folder.EXPERIMENT}"))
+    such = f", such as {files.shown(runs[0])}" if runs else ""
+    made = f"{short(repr(str(path)))} was made by `fedtune {command}` and holds several runs."
+    return f"{made} Give one of them{such}: {parts}"
 
 
 def load_runs(paths: Paths) -> list[Run]:

@@ -170,6 +170,18 @@ def test_a_final_run_is_all_of_its_trials(root: Path) -> None:
             lambda p: (p.mkdir(), (p / "inner").mkdir(), (p / "inner" / run_folder.EXPERIMENT).touch()),
             "It holds runs: inner",
         ),
+        (
+            lambda p: ((p / "search" / "dfrd").mkdir(parents=True), (p / run_folder.AUTO).touch()),
+            r"'.*x' was made by `fedtune auto` and holds several runs. Give one of them: search/METHOD is a search, ",
+        ),
+        (
+            lambda p: (
+                (p / "cells" / "01-dfrd").mkdir(parents=True),
+                (p / "cells" / "01-dfrd" / run_folder.EXPERIMENT).touch(),
+                (p / run_folder.REPRODUCTION).touch(),
+            ),
+            "made by `fedtune reproduce` and holds several runs. Give one of them, such as .*x/cells/01-dfrd: cells/ ",
+        ),
     ],
 )
 def test_what_is_no_run_is_told_in_one_sentence(tmp_path: Path, make: object, words: str) -> None:
