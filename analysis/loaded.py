@@ -157,11 +157,7 @@ def _one_condition(run: Run, where: Mapping[str, Any] | None, name: str) -> Run:
     """The part of the run that a figure of one condition shows."""
     asked = {key: show(value) for key, value in (where or {}).items()}
     if not run.crossed:
-        here = {**run.record.fixed, **run.conditions[0]}
-        for key, text in asked.items():
-            if key not in here or not means(text, here[key]):
-                has = f"all of it is under {key}={show(here[key])}" if key in here else f"it has no condition {key}"
-                raise UserError(f"{run.path} has nothing under {key}={text}: {has}. Leave --where {key} out.")
+        run.check_fixed(asked)
         return run
     chosen = [c for c in run.conditions if all(means(text, c.get(key)) for key, text in asked.items())]
     if len(chosen) == 1:

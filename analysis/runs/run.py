@@ -23,7 +23,7 @@ from analysis.estimate import Estimate, Standing, ahead, configuration, estimate
 from analysis.estimate.prior import flat
 from analysis.estimate.winner import BySeed
 from analysis.runs import pareto, race
-from analysis.runs.conditions import conditions, holds, show
+from analysis.runs.conditions import conditions, holds, means, show
 from analysis.runs.importance import importances
 from analysis.runs.record import Record
 from analysis.runs.requirements import Kept, kept
@@ -47,6 +47,7 @@ from analysis.runs.trials import (
     trials_table,
 )
 from search_spaces import run_folder
+from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS, SHARES, is_unreached, twin, waits
 from search_spaces.requirements import Requirement, read_all, violation
 
@@ -177,6 +178,14 @@ class Run:
         """The part of the run that is under a condition: its trials, with the numbers they have."""
         kept = [trial for trial in self.frozen if holds(condition, trial.params)]
         return dataclasses.replace(self, frozen=kept)
+
+    def check_fixed(self, asked: Mapping[str, str]) -> None:
+        """Raises `UserError` where a run under one condition, or none, has not these values, given as text by key."""
+        here = {**self.record.fixed, **self.conditions[0]}
+        for key, text in asked.items():
+            if key not in here or not means(text, here[key]):
+                has = f"all of it is under {key}={show(here[key])}" if key in here else f"it has no condition {key}"
+                raise UserError(f"{self.path} has nothing under {key}={text}: {has}. Leave --where {key} out.")
 
     def trial(self, number: int) -> FrozenTrial:
         """The trial of that number."""

@@ -105,6 +105,9 @@ def under(runs: Sequence[Run], by: Sequence[str], variants: Sequence[str], where
     for name, run in zip(run_names(runs), runs, strict=True):
         found += _of_run(run, name, tuple(by), tuple(variants), where)
     if not found:
+        for run in runs:
+            if not run.crossed:
+                run.check_fixed({key: text for key, text in where.items() if key in run.record.fixed})
         raise UserError("No trial of these runs has completed under the conditions that were asked for.")
     return Cells(runs, tuple(by), _distinct(found))
 

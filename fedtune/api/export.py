@@ -135,12 +135,15 @@ def under(run: Run, where: Sequence[str]) -> Run:
     problems: list[str] = []
     varied = [str(item["key"]) for item in run.varied]
     for name, value in pairs(where, "--where", problems):
-        if canonical(name) not in varied:
+        if run.crossed and canonical(name) not in varied:
             problems.append(unknown("condition", name, varied, "--where"))
         else:
             asked[canonical(name)] = value
     if problems:
         raise UserError(*problems)
+    if not run.crossed:
+        run.check_fixed(asked)
+        return run
     chosen = [one for one in run.conditions if all(means(text, one.get(key)) for key, text in asked.items())]
     if len(chosen) == 1:
         return run.within(chosen[0])

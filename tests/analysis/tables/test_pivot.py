@@ -111,6 +111,8 @@ def test_what_cannot_be_asked_for(root: Path) -> None:
         cells(load_runs(root / "one"))
     with pytest.raises(UserError, match="No trial of these runs has completed under"):
         cells(load_runs(root / "fairness"), where={"omega": "7"})
+    with pytest.raises(UserError, match=r"nothing under omega=7: all of it is under omega=1\. Leave --where omega out"):
+        cells(load_runs(root / "one"), where={"omega": "7"})
 
 
 def test_means_and_spreads_are_those_of_the_files(root: Path) -> None:

@@ -57,11 +57,14 @@ def test_no_figure_averages_over_conditions_of_the_experiment(tmp_path: Path) ->
     assert found.figure("curves", where={"omega": 0.1, "dataset": "digits"}).data
 
 
-def test_a_figure_of_another_condition_than_all_trials_have_is_refused(tmp_path: Path) -> None:
+def test_another_condition_than_all_trials_have_is_refused(tmp_path: Path) -> None:
     found = fedtune.load(synthetic.write(tmp_path / "run", trials=4))
     assert found.figure("curves", where={"dataset": "digits"}).data
     with pytest.raises(UserError, match="nothing under dataset=svhn: all of it is under dataset=digits"):
         found.figure("curves", where={"dataset": "svhn"})
+    with pytest.raises(UserError, match="nothing under dataset=svhn: all of it is under dataset=digits"):
+        fedtune.export(tmp_path / "run", where=["dataset=svhn"])
+    assert fedtune.export(tmp_path / "run", where=["dataset=digits"])["method"] == "dfrd"
     with pytest.raises(UserError, match="nothing under alpha=3: it has no condition alpha"):
         found.figure("curves", where={"alpha": 3})
     with pytest.raises(UserError, match="it has no condition tau"):
