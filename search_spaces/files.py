@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -41,6 +41,13 @@ def given(path: str | os.PathLike[str], where: str = "") -> Path:
         return found
     told = f" ({where})" if where else ""
     raise UserError(f"The path {short(repr(os.fspath(path)))} cannot be used{told}: {reason.rstrip('.')}.")
+
+
+def check_ending(path: Path, suffixes: Sequence[str], flag: str) -> None:
+    """Raises `UserError` where the name of a file to be written, given with `flag`, ends in none of these."""
+    if path.suffix not in suffixes:
+        endings = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
+        raise UserError(sentence("output", f"a file ending in {endings}", str(path), flag))
 
 
 def shown(path: Path) -> str:

@@ -36,7 +36,7 @@ from fedtune.record.journal import quiet_optuna
 from fedtune.record.run_directory import write_document
 from search_spaces import files
 from search_spaces.dimension import Dimension
-from search_spaces.errors import UserError, sentence, unknown
+from search_spaces.errors import UserError, unknown
 from search_spaces.files import cannot_write, given, replacing
 from search_spaces.metrics import METRICS, twin
 from search_spaces.parameter import Value, canonical, pairs
@@ -117,9 +117,7 @@ def _write_study(run: Run, path: Path) -> dict[str, Any]:
 def _target(path: Path, suffixes: tuple[str, ...], flag: str) -> Path:
     """Where the file is written that was given with `flag`."""
     path = given(path, flag)
-    if path.suffix not in suffixes:
-        endings = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
-        raise UserError(sentence("output", f"a file ending in {endings}", str(path), flag))
+    files.check_ending(path, suffixes, flag)
     parent = path.resolve().parent
     if not parent.is_dir():
         raise cannot_write(path, f"there is no directory {str(parent)!r}", ELSEWHERE)

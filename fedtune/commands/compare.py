@@ -34,6 +34,8 @@ fedtune compare runs/fedkf-fairness --variant teacher --metric amp
 
 #: Where a table is printed instead of written.
 STDOUT = "-"
+#: How the names of files end, by option, as those of `fedtune figure` do.
+ENDINGS = {"--figure": ".html", "--csv": ".csv", "--latex": ".tex", "--markdown": ".md"}
 
 
 def command(request: CompareRequest, *, as_json: AsJson = False) -> None:
@@ -74,6 +76,7 @@ def _check_places(asked: dict[str, str | None]) -> None:
     """Raises `UserError` where a file cannot be written to its place, or two have the same one, before any is."""
     from analysis.report.page import check_place
     from search_spaces.errors import UserError, short
+    from search_spaces.files import check_ending
 
     taken: dict[Path, str] = {}
     for option, target in asked.items():
@@ -84,6 +87,7 @@ def _check_places(asked: dict[str, str | None]) -> None:
         if place in taken:
             same = f"{taken[place]} and {option} name the same file, {short(target)}."
             raise UserError(f"{same} Give each a place of its own.")
+        check_ending(Path(target), (ENDINGS[option],), option)
         taken[place] = option
 
 

@@ -67,6 +67,8 @@ def test_a_run_under_conditions_has_a_column_each_without_asking(root: Path) -> 
         (["--metric", "psnr"], "psnr was not measured in a. Choose another --metric."),
         (["--latex", "-", "--csv", "-"], "Only one of --csv, --latex, --markdown and --json can print"),
         (["--latex", "/proc/no/t.tex"], "cannot be written"),
+        (["--figure", "f.png"], r"output must be a file ending in \.html, got 'f\.png' \(--figure\)"),
+        (["--csv", "t.foo"], r"output must be a file ending in \.csv, got 't\.foo' \(--csv\)"),
     ],
 )
 def test_what_cannot_be_done(root: Path, words: list[str], said: str) -> None:
