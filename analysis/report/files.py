@@ -57,11 +57,15 @@ def check_images(kind: str) -> None:
 
 def file_format(path: Path, kind: str | None, *, is_table: bool) -> str:
     """The format in which a table or figure is written: `kind`, by default the path's suffix. Raises `UserError` where
-    it cannot be written so."""
-    wanted = (kind or path.suffix.lstrip(".")).lower()
+    it cannot be written so, or the suffix is that of another format."""
+    suffix = path.suffix.lstrip(".").lower()
+    wanted = (kind or suffix).lower()
     allowed = (*PICTURES, *(TEXTS if is_table else ("html",)))
     if wanted not in allowed:
         raise UserError(sentence("format", f"one of {', '.join(allowed)}", wanted, "--format"))
+    if suffix != wanted and suffix in (*PICTURES, *TEXTS):
+        fix = f"Leave --format out, or give a file ending in .{wanted}."
+        raise UserError(sentence("format", f"{suffix}, as {path.name} ends so", wanted, "--format", fix))
     return wanted
 
 

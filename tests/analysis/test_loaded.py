@@ -128,6 +128,7 @@ def test_a_figure_on_the_command_line(root: Path, tmp_path: Path) -> None:
         (("rounds", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
         (("factor", "--metric", "psnr", "-o", "x.html"), "psnr was not measured in varied"),
         (("rounds", "--by", "omega", "-o", "x.html"), "belong to the table pivot, got rounds"),
+        (("rounds", "--format", "png", "-o", "x.html"), "format must be html, as x.html ends so, got 'png' (--format)"),
     ]:
         assert said in str(call(*words).exception)
 
