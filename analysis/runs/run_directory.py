@@ -36,7 +36,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
         folder = folder.parent
     what = f"The run {short(repr(str(path)))}"
     if not folder.is_dir():
-        raise UserError(f"There is no run {short(repr(str(path)))}: that is not a directory. {_beside(folder)}")
+        raise UserError(f"There is no run {short(repr(str(path)))}: that is not a directory. {beside(folder)}")
     check_plain(folder)
     missing = [name for name in (run_folder.EXPERIMENT, run_folder.STUDY) if not (folder / name).is_file()]
     if missing and (command := run_folder.made_by(folder)) is not None:
@@ -88,7 +88,7 @@ def _optional(path: Path, shape: shapes.Shape, damaged: list[str]) -> dict[str, 
     return {} if wrong else found
 
 
-def _beside(folder: Path) -> str:
+def beside(folder: Path) -> str:
     """The runs that stand where one was looked for."""
     near = (
         sorted(p.parent.name for p in folder.parent.glob(f"*/{run_folder.EXPERIMENT}"))

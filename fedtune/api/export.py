@@ -30,7 +30,7 @@ from analysis.runs.conditions import means, named, show
 from fedtune.api import optuna_study
 from fedtune.option import fields_of, several
 from fedtune.options import ExportRequest
-from fedtune.planning.configuration import described, trial_of
+from fedtune.planning.configuration import ENDINGS, described, trial_of
 from fedtune.record.experiment import Experiment
 from fedtune.record.journal import quiet_optuna
 from fedtune.record.run_directory import write_document
@@ -71,7 +71,7 @@ def export(request: ExportRequest) -> dict[str, Any]:
         raise UserError("Several runs make one table of learning curves. Give --table FILE, or one run.")
     if request.study is not None:
         return _write_study(found, _target(Path(request.study), (".db",), "--study"))
-    target = None if output is None else _target(Path(output), (".yaml", ".yml", ".json"), "-o")
+    target = None if output is None else _target(Path(output), ENDINGS, "-o")
     if trial is not None and where:
         raise UserError("--trial and --where both choose what is exported. Give one of them.")
     part = found if trial is not None or not (where or found.crossed) else under(found, where)

@@ -24,16 +24,19 @@ from typing import Any
 from analysis.estimate import Estimate
 from analysis.runs import Run, load_run, race, shapes
 from analysis.runs.best import Best
+from analysis.runs.run_directory import beside
 from fedtune.record.experiment import Experiment
 from fedtune.record.run_directory import as_yaml
 from search_spaces import documents, run_folder
 from search_spaces.documents import Document, Node
-from search_spaces.errors import Shown, UserError, sentence, unknown
-from search_spaces.files import read_text
+from search_spaces.errors import Shown, UserError, sentence, short, unknown
+from search_spaces.files import given, read_text
 from search_spaces.parameter import Parameter, Value, canonical, convert_all
 from search_spaces.shell import quote
 
 VERSION = 1
+#: How names of exported configurations end.
+ENDINGS = (".yaml", ".yml", ".json")
 _KEYS = (
     *("fedtune", "method", "space", "parameters", "searched", "condition"),
     *("metric", "estimate", "metrics", "provenance"),
@@ -128,15 +131,23 @@ def load(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
     return _loaded(documents.read(path, "exported configuration"))
 
 
-def winner_of(run: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
-    """The best configuration of the search in a run directory, as `load` returns an exported file of it."""
-    found = load_run(run)
+def chosen(path: str | Path) -> tuple[str, dict[str, Value], dict[str, Any]]:
+    """The configuration in an exported file, or the best one of the search in a run directory, as `load` returns it."""
+    place = given(path)
+    if not place.is_dir():
+        if place.suffix not in ENDINGS and not place.exists():
+            raise UserError(
+                f"There is neither a run nor an exported configuration {short(repr(str(path)))}, and no method of that "
+                f"name. {beside(place)}"
+            )
+        return load(path)
+    found = load_run(path)
     if found.kind == "run":
         raise UserError(
             f"{found.path} is a final run, which has no winner. Give the search that it belongs to, or the file that "
             f"it was begun with; with another --seed `fedtune run` draws other fresh seeds."
         )
-    return _loaded(documents.parse(as_yaml(described(found, Best.of(found, trial_of(found, None)))), str(run)))
+    return _loaded(documents.parse(as_yaml(described(found, Best.of(found, trial_of(found, None)))), str(path)))
 
 
 def _loaded(document: Document) -> tuple[str, dict[str, Value], dict[str, Any]]:

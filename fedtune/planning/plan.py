@@ -38,7 +38,6 @@ from fedtune.record.storage import check_uri
 from search_spaces import presets, requirements, run_folder
 from search_spaces.dimension import Dimension
 from search_spaces.errors import UserError, sentence
-from search_spaces.files import given
 from search_spaces.metrics import METRICS
 from search_spaces.parameter import Value, canonical
 from search_spaces.run_folder import ARRIVAL
@@ -488,9 +487,7 @@ def _final_run(request: RunRequest, settings: Settings | None, after: int, probl
             values, notes = {**settings.defaults, **settings.values}, settings.chosen
             metrics: Iterable[str] = presets.load(method, request.space, registry.declared(method)).metric
         else:
-            is_folder = given(request.method).is_dir()
-            read = configuration.winner_of if is_folder else configuration.load
-            method, values, source = read(request.method)
+            method, values, source = configuration.chosen(request.method)
             if request.paper or request.space != "default":
                 problems.append(
                     "--paper and --space belong to a method's own run; an exported configuration is complete. Leave "

@@ -47,6 +47,14 @@ def test_a_final_run_has_no_winner(tmp_path: Path) -> None:
         plan(RunRequest(str(folder), name=tmp_path / "made", seeds=2))
 
 
+def test_what_is_neither_a_run_nor_a_configuration(search: Path, tmp_path: Path) -> None:
+    nowhere = search.with_name("nowhere")
+    with pytest.raises(UserError, match=f"neither a run nor an exported configuration '{nowhere}'.* Runs in .*: found"):
+        plan(RunRequest(str(nowhere), name=tmp_path / "made", seeds=2))
+    with pytest.raises(UserError, match=r"There is no exported configuration '.*nowhere\.yaml'"):
+        plan(RunRequest(f"{nowhere}.yaml", name=tmp_path / "made", seeds=2))
+
+
 def test_a_search_without_a_result_and_a_folder_that_is_no_run(tmp_path: Path, search: Path) -> None:
     begun = synthetic.write(tmp_path / "begun", sampler="grid", rounds=3, cells=1)
     with pytest.raises(UserError, match="no trial that ran to its end"):
