@@ -84,10 +84,12 @@ class Shown(str):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`Did you mean 'alpha'?`, or the whole list where nothing is close."""
+    """`Did you mean 'alpha'?`, or the whole list where nothing is close, in it names of several words in quotes."""
     names = sorted(known)
     close = get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Known: {', '.join(repr(name) if ' ' in name else name for name in names)}."
 
 
 def unknown(kind: str, word: str, known: Iterable[str], where: str = "") -> str:

@@ -400,7 +400,7 @@ def test_widths_and_own_models(tmp_path: Path, toy: Path) -> None:
         ({"budget": "0rounds"}, "budget must be a length such as 30m or 2h"),
         ({"max_bytes_up": "much"}, "max-bytes-up must be an amount such as 50MB, got 'much'"),
         ({"metric": "accuracy"}, "Unknown metric 'accuracy'"),
-        ({"methods": "quantum"}, "Unknown method or family 'quantum'"),
+        ({"methods": "quantum"}, "Unknown method or family 'quantum' (--methods). Known: 'any architecture, mutual"),
         ({"set": ("rho=10",)}, "No method is left: its clients all train the same model"),
         ({"set": ("alpah=1",)}, "Unknown parameter 'alpah'"),
         ({"set": ("dfrd.alpha=1",)}, "Unknown parameter 'dfrd.alpha'"),
