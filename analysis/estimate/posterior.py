@@ -287,11 +287,16 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     n, m = len(found.value), len(found.points)
     known = found.points[: m - found.asked]
     centre, spread = float(found.value.mean()), float(found.value.std())
-    if np.ptp(found.value) == 0:  # (the mean of equal values may differ from them by a rounding)
-        nothing = np.zeros((m, len(known)))
-        return Posterior([Part(1.0, np.full(m, centre), nothing[:, 0], nothing, 0.0, 0.0)], n - 1, grid=prior)
-    y = (found.value - centre) / spread
     together = found.shares @ found.shares.T
+    if np.ptp(found.value) == 0:  # (the mean of equal values may differ from them by a rounding)
+        # On the same seeds they tell nothing of what these do to all alike.
+        unknown = prior.shared if prior.absolute and np.ptp(together) == 0 else {0.0: 1.0}
+        parts = []
+        for deviation, weight in unknown.items():
+            alike = np.full((m, len(known)), deviation**2 * together[0, 0])
+            parts.append(Part(weight, np.full(m, centre), alike[:, 0], alike, 0.0, deviation**2))
+        return Posterior(parts, n - 1, grid=prior)
+    y = (found.value - centre) / spread
     alone = np.diag(np.diag(together))
     cliffs = np.zeros(m)
     cliffs[list(found.unstable)] = UNSTABLE

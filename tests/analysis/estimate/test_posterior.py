@@ -296,6 +296,19 @@ def test_without_a_parameter_all_federations_are_of_one_point() -> None:
     assert found.mean == pytest.approx([0.3], abs=1e-9) and found.variance[0] > 0
 
 
+def test_equal_values_of_a_share_on_one_seed_leave_what_it_does_to_all():
+    found = dataclasses.replace(FOUND, value=np.full(6, 0.5), shares=np.ones((6, 1)))
+    belief = posterior(found, FLAT_OF_SHARES)
+    low, high = belief.interval(0, 0.9)
+    t = stats.t(5)
+    masses = [t.cdf((high - 0.5) / a) - t.cdf((low - 0.5) / a) for a in FLAT_OF_SHARES.shared]
+    assert np.mean(masses) == pytest.approx(0.9) and low + high == pytest.approx(1.0)
+    assert belief.apart(0, 2, 0.9) == pytest.approx((0.0, 0.0, 0.0), abs=1e-12), "nothing tells them apart"
+    mean = posterior(dataclasses.replace(found, shares=np.full((6, 4), 0.25)), FLAT_OF_SHARES)
+    assert np.ptp(mean.interval(0, 0.9)) == pytest.approx((high - low) / 2), "the mean over four seeds has half of it"
+    assert np.ptp(posterior(dataclasses.replace(found, shares=FOUND.shares), FLAT_OF_SHARES).interval(0, 0.9)) < 1e-9
+
+
 def test_equal_values_are_believed():
     belief = posterior(federations([0.5, 0.5, 0.5], [0, 1, 2], [0, 0, 0]))
     np.testing.assert_array_equal(belief.mean, [0.5] * 4)
