@@ -19,10 +19,11 @@ import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Number, Real
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from search_spaces.errors import sentence, unknown
+from search_spaces.errors import UserError, sentence, unknown
 from search_spaces.parameter import SWITCH, canonical
 
 P = ParamSpec("P")
@@ -102,6 +103,27 @@ class Declared:
         """The types of which its value may be one."""
         return get_args(self.type) if get_origin(self.type) in (Union, types.UnionType) else (self.type,)
 
+    def takes(self, value: object) -> bool:
+        """Whether the value is of one of its types. What else it must be, others say."""
+        if value is None:
+            return types.NoneType in self.types or self.several and self.default is not inspect.Parameter.empty
+        if Any in self.types or self.choices or self.option.amounts or self.option.by_set:
+            return True
+        if self.several:
+            return isinstance(value, (Path, Iterable)) or callable(value)
+        kinds = {int: Integral, float: Real}
+        is_one = isinstance(value, tuple(kinds.get(kind, kind) for kind in self.types))
+        return is_one and (bool in self.types or not isinstance(value, bool))
+
+    @property
+    def must(self) -> str:
+        """What it must be, by its types."""
+        option, words = self.option, {int: "a whole number", float: "a number", bool: "true or false"}
+        if self.several:
+            return "a list of texts"
+        said = next((word for kind, word in words.items() if kind in self.types), "a text")
+        return said if option.low is None or option.high is None else f"{said} in [{option.low:.0f}, {option.high:.0f}]"
+
     @property
     def choices(self) -> tuple[str, ...]:
         """The texts that it may be, where only these are allowed."""
@@ -149,10 +171,14 @@ class Asked:
         for name, one in _declared(kind).items():
             if one.option.by_set and (one.option.taken or bool in one.types):
                 self._take_from_set(name, bool in one.types)
-        for name, one in _declared(kind).items():
-            value = getattr(self, name)
+        given = {name: (one, getattr(self, name)) for name, one in _declared(kind).items()}
+        if wrong := [(one, value) for one, value in given.values() if not one.takes(value)]:
+            raise UserError(*(sentence(one.words, one.must, value, one.flag) for one, value in wrong))
+        for name, (one, value) in given.items():
             if isinstance(value, Path) and not one.several:
                 value = str(value)
+            elif isinstance(value, Number) and hasattr(value, "item"):  # NumPy's
+                value = value.item()
             elif one.several and not isinstance(value, Mapping):
                 value = several(value)
             elif one.option.amounts and isinstance(value, str):
@@ -211,10 +237,8 @@ def problems(request: Asked) -> Iterator[str]:
         elif one.choices and value not in one.choices:
             where = one.flag if option.kind and one.flag not in option.kind else ""
             yield unknown(option.kind or name, str(value), one.choices, where)
-        elif option.low is not None and option.high is not None:
-            kind, called = (int, "a whole number") if int in one.types else ((int, float), "a number")
-            if isinstance(value, bool) or not isinstance(value, kind) or not option.low <= value <= option.high:
-                yield sentence(one.words, f"{called} in [{option.low:.0f}, {option.high:.0f}]", value, one.flag)
+        elif option.low is not None and option.high is not None and not option.low <= value <= option.high:
+            yield sentence(one.words, one.must, value, one.flag)
 
 
 def _is_number(value: object) -> bool:

@@ -291,11 +291,11 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     if np.ptp(found.value) == 0:  # (the mean of equal values may differ from them by a rounding)
         # On the same seeds they tell nothing of what these do to all alike.
         unknown = prior.shared if prior.absolute and np.ptp(together) == 0 else {0.0: 1.0}
-        parts = []
+        tied = []
         for deviation, weight in unknown.items():
-            alike = np.full((m, len(known)), deviation**2 * together[0, 0])
-            parts.append(Part(weight, np.full(m, centre), alike[:, 0], alike, 0.0, deviation**2))
-        return Posterior(parts, n - 1, grid=prior)
+            between = np.full((m, len(known)), deviation**2 * float(together[0, 0]))
+            tied.append(Part(weight, np.full(m, centre), between[:, 0], between, 0.0, deviation**2))
+        return Posterior(tied, n - 1, grid=prior)
     y = (found.value - centre) / spread
     alone = np.diag(np.diag(together))
     cliffs = np.zeros(m)

@@ -43,7 +43,7 @@ def test_a_study_of_all_trials_is_one_that_optuna_opens(tmp_path: Path) -> None:
     [
         ({"study": "study.sqlite"}, "output must be a file ending in .db"),
         ({"study": "study.db", "output": "best.yaml"}, "must be given alone"),
-        ({"study": "study.db", "table": True}, "must be given alone"),
+        ({"study": "study.db", "table": "t.npz"}, "must be given alone"),
     ],
 )
 def test_a_study_that_cannot_be_exported(tmp_path: Path, asked: dict[str, Any], says: str) -> None:

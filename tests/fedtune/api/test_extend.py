@@ -86,9 +86,12 @@ def test_nothing_to_add_is_refused(run: Run) -> None:
     )
 
 
-@pytest.mark.parametrize("rounds", [0, -1, 99_997, True, 2.5])
-def test_rounds_are_a_whole_number_that_fits(run: Run, rounds: Any) -> None:
-    assert refusal(run, rounds=rounds) == f"rounds must be a whole number in [1, 99996], got {rounds!r} (--rounds)."
+@pytest.mark.parametrize(
+    ("rounds", "bounds"),
+    [(0, " in [1, 99996]"), (-1, " in [1, 99996]"), (99_997, " in [1, 99996]"), (True, ""), (2.5, "")],
+)
+def test_rounds_are_a_whole_number_that_fits(run: Run, rounds: Any, bounds: str) -> None:
+    assert refusal(run, rounds=rounds) == f"rounds must be a whole number{bounds}, got {rounds!r} (--rounds)."
 
 
 def test_all_problems_are_told_together(run: Run) -> None:
