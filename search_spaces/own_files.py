@@ -13,6 +13,9 @@ from types import ModuleType
 from search_spaces import files
 from search_spaces.errors import UserError, sentence
 
+#: What their code may raise: `sys.exit`, which a library may call as well, is an error there like any other.
+RAISED = (Exception, SystemExit)
+
 
 def listed(variable: str) -> list[Path]:
     """The files that the environment variable names."""

@@ -239,7 +239,7 @@ def _execute(code: Code) -> ModuleType:
     _running.append(code.path)
     try:
         exec(compile(code.text, code.path, "exec"), made.__dict__)
-    except Exception as error:  # whatever somebody's file raises
+    except own_files.RAISED as error:  # whatever somebody's file raises
         del sys.modules[name]
         line = _line(error, code.path)
         raise UserError(

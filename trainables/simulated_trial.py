@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from search_spaces import own_files
 from search_spaces.errors import EnvironmentFault, UserError
 from trainables import own_code
 from trainables.simulation.replicates import Replicates, step_together
@@ -119,13 +120,13 @@ class SimulatedTrial:
         """What can go through its next round together with others; None where there is no such round or federation."""
         return self._simulation if self._reason is None and isinstance(self._simulation, Replicates) else None
 
-    def take(self, rows: Sequence[Row] | Exception, seconds: float, printed: str) -> dict[str, Any]:
+    def take(self, rows: Sequence[Row] | BaseException, seconds: float, printed: str) -> dict[str, Any]:
         """As `step`, of a round that was run in a bundle and gave these rows, or ended so. seconds: its part of the
         time; printed: what all of the bundle has printed."""
         started = time.monotonic()
         with self._guarded():
             print(printed, end="")
-            if isinstance(rows, Exception):
+            if isinstance(rows, BaseException):
                 raise rows
             self._record(rows)
             self._seconds += seconds + time.monotonic() - started
@@ -247,7 +248,9 @@ class SimulatedTrial:
             except OSError as error:
                 self._reason, self._error = "interrupted", environment.disk(self._job.folder, error)
                 self._out_of_memory = error.errno == errno.ENOMEM
-            except Exception as error:
+            except own_files.RAISED as error:
+                if process.is_told_to_end(error):
+                    raise
                 self._reason, self._error = "error", own_code.told(error)
                 if process.is_out_of_memory(error):
                     self._reason, self._out_of_memory = "interrupted", True

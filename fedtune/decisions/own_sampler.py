@@ -58,7 +58,7 @@ def load(name: str) -> Propose:
         module = own_files.load(path, f"fedtune_sampler_{name}", "FEDTUNE_SAMPLERS")
     except UserError:
         raise
-    except Exception as error:
+    except own_files.RAISED as error:
         raise UserError(f"{path} cannot be loaded as a sampler: {type(error).__name__}: {error}.") from error
     propose = getattr(module, "propose", None)
     if not callable(propose):
@@ -85,7 +85,7 @@ def proposed(
         asks = "running" in inspect.signature(propose).parameters
         beside = {"running": [space.values(trial.params) for trial in running]} if asks else {}
         found: Any = propose([_finished(trial, space, signs) for trial in known], space, rng, **beside)
-    except Exception as error:
+    except own_files.RAISED as error:
         raise UserError(f"The sampler {name} failed: {type(error).__name__}: {error}.") from error
     if not isinstance(found, Mapping):
         raise UserError(sentence(f"What {name} proposes", "a mapping of names to values", found))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.runs.conditions import named
+from search_spaces import own_files
 from search_spaces.errors import UserError, sentence
 from search_spaces.metrics import LOCAL_MODELS, METRICS, READOUTS, TRAFFIC
 from search_spaces.parameter import Value, convert_all
@@ -100,8 +101,8 @@ def preflight(
     except UserError as error:
         problems.extend(error.problems)
         return Checked({})
-    except Exception as error:
-        if not is_own_file or isinstance(error, OSError | MemoryError):
+    except own_files.RAISED as error:
+        if not (is_own_file or isinstance(error, SystemExit)) or isinstance(error, OSError | MemoryError):
             raise
         problems.append(f"The first round of {method} fails: {own_code.told(error)}. No run was created.")
         return Checked({})

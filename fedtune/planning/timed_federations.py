@@ -276,7 +276,7 @@ class Bundle:
 
         rows: list[Any] = []
         for found in step_together(self._trials):
-            if isinstance(found, Exception):
+            if isinstance(found, BaseException):
                 raise found
             rows += found
         return rows

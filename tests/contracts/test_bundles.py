@@ -113,25 +113,25 @@ def test_a_trial_leaves_a_bundle_and_goes_on_by_itself(toy: Path, tmp_path: Path
             assert mine["train_loss"] == pytest.approx(its["train_loss"], rel=1e-4) and counts(mine) == counts(its)
 
 
-@pytest.mark.parametrize("part", ["job", "server"])
-def test_a_trial_that_fails_fails_alone(part: str, toy: Path) -> None:
+@pytest.mark.parametrize(("part", "error"), [("job", RuntimeError), ("server", RuntimeError), ("server", SystemExit)])
+def test_a_trial_that_fails_fails_alone(part: str, error: type[BaseException], toy: Path) -> None:
     """What the others get is what they get without it."""
     expected = bundle("fedavg", toy)
     del expected[1]
     trials = bundle("fedavg", toy)
 
     def fails(*given: Any) -> Any:
-        raise RuntimeError("this one")
+        raise error("this one")
 
     for s in trials[1].simulations:
         s.method = dataclasses.replace(s.method, **{part: fails})
     first, failed, last = step_together(trials)
-    assert isinstance(failed, RuntimeError) and str(failed) == "this one"
+    assert isinstance(failed, error) and str(failed) == "this one"
     if part == "job":  # the same programs
         for rows, own in zip((first, last), step_together(expected), strict=True):
-            assert not isinstance(rows, Exception) and not isinstance(own, Exception)
+            assert not isinstance(rows, BaseException) and not isinstance(own, BaseException)
             assert [untimed(row) for row in rows] == [untimed(row) for row in own]
-    with pytest.raises(RuntimeError, match="this one"):
+    with pytest.raises(error, match="this one"):
         trials[1].step()
     assert [trial.round for trial in trials] == [1, 0, 1]
 

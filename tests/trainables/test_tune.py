@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from ray._raylet import raise_sys_exit_with_custom_error_message
 
 from fedtune.decisions.early_stopping import Halving, Later, Never
 from search_spaces import files
@@ -205,6 +206,18 @@ def test_prints_go_to_the_trials_log(
     run(fake_job(tmp_path / "t"))
     assert (tmp_path / "t" / "log.txt").read_text().count("a word") == 4
     assert "a word" not in capsys.readouterr().out
+
+
+def test_what_ends_its_process_is_no_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's handler of SIGTERM raises `SystemExit`, as `sys.exit` in a method of a user's own does."""
+
+    def told_to_end(self: Fake) -> None:
+        raise_sys_exit_with_custom_error_message("The process receives a SIGTERM.")
+
+    monkeypatch.setattr(Fake, "step", told_to_end)
+    trial = Trial({"job": fake_job(tmp_path / "t")})
+    with pytest.raises(SystemExit):
+        trial.step()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from search_spaces import own_files
 from search_spaces.parameter import Value
 from trainables import registry
 from trainables.models import Model
@@ -188,17 +189,17 @@ class Replicates:
         return found
 
 
-def step_together(trials: Sequence[Replicates]) -> list[list[Row] | Exception]:
+def step_together(trials: Sequence[Replicates]) -> list[list[Row] | BaseException]:
     """One round of every trial: its rows as from `Replicates.step`, or what that raises, which stops no other trial.
 
     Trials may have any configurations. Clients that are stacked (executor `vmap`) and of equal shape are trained as one
     program across trials and seeds; what a trial gets is to rounding what it gets by itself."""
     trained = trained_together([s for trial in trials for s in trial.simulations])
-    found: list[list[Row] | Exception] = []
+    found: list[list[Row] | BaseException] = []
     for trial in trials:
         try:
             found.append([s.run_round(trained.pop(s, None)) for s in trial.simulations])
-        except Exception as error:
+        except own_files.RAISED as error:
             found.append(error)
     return found
 

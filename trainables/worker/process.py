@@ -72,6 +72,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def is_told_to_end(error: BaseException) -> bool:
+    """Whether SIGTERM raised this in a worker of Ray, and no code that calls `sys.exit`."""
+    return hasattr(error, "ray_terminate_msg")
+
+
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """torch and safetensors report a full disk as errors of their own; within, those are an `OSError` too."""

@@ -89,8 +89,10 @@ def test_it_is_told_what_runs_where_it_asks(mine: Path, tmp_path: Path) -> None:
         ),
         ("def propose(history, space, rng):\n    return 5\n", "a mapping of names to values"),
         ("def propose(history, space, rng):\n    return 1 / 0\n", "The sampler mysampler failed: ZeroDivisionError"),
+        ("def propose(history, space, rng):\n    raise SystemExit(3)\n", "The sampler mysampler failed: SystemExit: 3"),
         ("propose = 5\n", "must define propose"),
         ("1 / 0\n", "cannot be loaded as a sampler: ZeroDivisionError"),
+        ("raise SystemExit(3)\n", "cannot be loaded as a sampler: SystemExit: 3"),
     ],
 )
 def test_what_is_wrong_with_it_is_one_sentence(mine: Path, tmp_path: Path, text: str, says: str) -> None:

@@ -202,6 +202,7 @@ def test_a_run_from_somebody_else_runs_no_file(files: Path) -> None:
         ("x = 1\n", "METHOD of mymethod.py must be a trainables.method.Method, got no METHOD"),
         (METHOD.replace('"mine"', '"fedprox"'), "must be a name that no method of fedtune has, got 'fedprox'"),
         ("import nothing_like_it\n", r"mymethod.py cannot be run \(line 1\): ModuleNotFoundError"),
+        ("raise SystemExit(3)\n", r"mymethod.py cannot be run \(line 1\): SystemExit: 3"),
         (None, "method must be the path of an existing Python file"),
     ],
 )
@@ -228,6 +229,7 @@ def server(config, fed, state, uploads, rng):
 
 METHOD = dataclasses.replace(METHOD, State=State, init=init, server=server)
 """
+EXITS = ("return state.nothing", "raise SystemExit(3)")
 STRICT = """
 METHOD = dataclasses.replace(METHOD, check=lambda config, federation: ["Two."] if config.local_steps < 2 else [])
 """
@@ -237,6 +239,7 @@ def test_a_first_round_that_fails_is_said_before_anything(files: Path) -> None:
     for added, said in (
         (FAILING.format(round=1), r"of mine fails: AttributeError: .*'nothing' \(mymethod.py, line 15\)\. No run"),
         ("\nMETHOD = dataclasses.replace(METHOD, init=lambda config: None)\n", "of mine fails: TypeError: .*argument"),
+        (FAILING.format(round=1).replace(*EXITS), r"of mine fails: SystemExit: 3 \(mymethod.py, line 15\)\. No run"),
     ):
         own_code.forget()
         (files / "mymethod.py").write_text(METHOD + added)
@@ -248,13 +251,20 @@ def test_a_first_round_that_fails_is_said_before_anything(files: Path) -> None:
     assert planned(files).experiment.method == "mine"
 
 
-def test_a_later_error_is_told_with_its_line(files: Path) -> None:
-    (files / "mymethod.py").write_text(METHOD + FAILING.format(round=2))
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (FAILING, "AttributeError: 'State' object has no attribute 'nothing' (mymethod.py, line 15)"),
+        (FAILING.replace(*EXITS), "SystemExit: 3 (mymethod.py, line 15)"),
+    ],
+)
+def test_a_later_error_is_told_with_its_line(files: Path, text: str, said: str) -> None:
+    (files / "mymethod.py").write_text(METHOD + text.format(round=2))
     made = planned(files)
     job = dataclasses.replace(job_of(made, files / "one"), values={**made.middle, "rounds": 2})
     ending = jobs.run(job)
     assert ending.stop_reason == "error" and ending.round == 1
-    assert ending.error == "AttributeError: 'State' object has no attribute 'nothing' (mymethod.py, line 15)"
+    assert ending.error == said
 
 
 def test_an_object_is_known_by_its_file(files: Path) -> None:
