@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.runs.conditions import named
-from search_spaces import own_files
-from search_spaces.errors import UserError, sentence
+from search_spaces import metrics, own_files
+from search_spaces.errors import Shown, UserError, sentence
 from search_spaces.metrics import LOCAL_MODELS, METRICS, READOUTS, TRAFFIC
 from search_spaces.parameter import Value, convert_all
 from search_spaces.space import Space
@@ -159,13 +159,24 @@ def _not_measured(
         doubtful += unsure
     row = one_round() if doubtful else {}
     return found + [
-        _cannot_require(name, method)
+        _not_finite(name, built.settings.own_metrics)
+        if METRICS[name].own and name in row
+        else _cannot_require(name, method)
         if name not in metric
         else f"{name} is not measured for {method} with these values. Select by another --metric, or change what it "
         f"depends on with --set."
         for name in doubtful
         if row.get(name) is None
     ]
+
+
+def _not_finite(name: str, own_metrics: str) -> str:
+    """own_metrics: what the federation measures of the user's own, among which is this metric."""
+    from trainables.own_metrics import references
+
+    where = next(one for one in references(own_metrics) if one.rpartition(":")[2] == metrics.plain(name))
+    got = Shown("NaN or inf in the first round")
+    return sentence(f"What the metric {metrics.plain(name)} returns", "a finite number", got, where)
 
 
 def _cannot_require(name: str, method: str) -> str:
