@@ -17,6 +17,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedtune.decisions.optuna_samplers import SAMPLERS
 from fedtune.options import own_samplers
 from search_spaces import own_files
 from search_spaces.errors import UserError, sentence
@@ -47,13 +48,16 @@ Propose = Callable[..., Mapping[str, Value]]
 
 def load(name: str) -> Propose:
     """The function `propose` of the sampler of that name. Raises `UserError` where its file is not there, cannot be
-    loaded or has none."""
+    loaded or has none, and where fedtune has a sampler of that name."""
     path = own_samplers().get(name)
     if path is None:
         raise UserError(
             f"The sampler {name!r} is a file of a user's own, and FEDTUNE_SAMPLERS does not name it. Set it to the "
             f"path of {name}.py."
         )
+    if name in SAMPLERS:
+        must, fix = "a name that no sampler of fedtune has", "Rename the file."
+        raise UserError(sentence(f"The sampler of {path.name}", must, name, "FEDTUNE_SAMPLERS", fix))
     try:
         module = own_files.load(path, f"fedtune_sampler_{name}", "FEDTUNE_SAMPLERS")
     except UserError:

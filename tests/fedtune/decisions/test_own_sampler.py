@@ -113,6 +113,17 @@ def test_a_run_directory_alone_runs_no_file(tmp_path: Path, monkeypatch: pytest.
         plan(SearchRequest("fedavg", sampler="mysampler", name=tmp_path / "made"))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("sampler", ["tpe", None])
+def test_a_file_with_the_name_of_a_sampler_of_fedtune_is_refused(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: Any
+) -> None:
+    """Named or by default."""
+    file = mine.rename(tmp_path / f"{sampler or 'ei'}.py")
+    monkeypatch.setenv("FEDTUNE_SAMPLERS", str(file))
+    with pytest.raises(UserError, match=f"{file.name} must be a name that no sampler of fedtune has"):
+        plan(SearchRequest("fedavg", sampler=sampler, name=tmp_path / "made"))
+
+
 def test_a_file_that_was_changed_is_refused(mine: Path, tmp_path: Path) -> None:
     from analysis.runs import load_run
     from fedtune.record import provenance
