@@ -126,6 +126,30 @@ class Parameter:
             raise UserError(sentence(self.key, self.must(), raw, where, hint))
         return value
 
+    def contradictions(self, where: str = "") -> list[str]:
+        """A sentence for each part of the declaration that no other part allows. A default that is no finite number,
+        such as None or infinity, is a word for something."""
+        found = [text for children in self.children.values() for one in children for text in one.contradictions(where)]
+        if self.kind in ("flag", "text"):
+            return found
+        if self.low is not None and self.high is not None and self.low > self.high:
+            return [sentence(f"low of {self.key}", f"at most its high, {self.high:g}", self.low, where)]
+        named = [("tune", value) for value in self.tune] if isinstance(self.tune, tuple) else []
+        if self.kind == "choice" or isinstance(self.default, (int, float)) and math.isfinite(self.default):
+            named = [("default", self.default), *named]
+        for what, value in named:
+            try:
+                self.convert(value)
+            except UserError:
+                found.append(sentence(f"{what} of {self.key}", self.must(), value, where))
+        if self.kind == "choice" or self.tune is False or found:
+            return found
+        bounds = (self.low, self.high) if self.tune is True else self.tune
+        if not isinstance(bounds, tuple) or len(bounds) != 2 or None in bounds or bounds[0] > bounds[1]:  # type: ignore[operator]
+            must = "a pair (low, high), or False, or True where it has a low and a high"
+            found.append(sentence(f"tune of {self.key}", must, self.tune, where))
+        return found
+
 
 def _declare(kind: Kind, default: Value, doc: str, **details: Any) -> Any:
     return dataclasses.field(default=default, metadata={_METADATA: Parameter("", kind, default, doc, **details)})

@@ -184,8 +184,8 @@ def _assigns(path: Path, name: str) -> bool:
 
 
 def _method_of(path: Path) -> Method:
-    """The method that the file assigns to METHOD. Raises `UserError` where it has none, or one with the name of
-    another."""
+    """The method that the file assigns to METHOD. Raises `UserError` where it has none, one with the name of
+    another, or one with a parameter whose declaration contradicts itself."""
     made = getattr(own_code.module(path), "METHOD", None)
     if not isinstance(made, Method):
         got = Shown("no METHOD" if made is None else type(made).__name__)
@@ -194,6 +194,8 @@ def _method_of(path: Path) -> Method:
     if made.name in _packaged():
         must = "a name that no method of fedtune has"
         raise UserError(sentence(f"The method of {path.name}", must, made.name, str(path)))
+    if contradictions := [text for one in parameters(made.Config).values() for text in one.contradictions(str(path))]:
+        raise UserError(*contradictions)
     return made
 
 

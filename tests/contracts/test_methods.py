@@ -13,6 +13,7 @@ import torch
 from search_spaces.errors import UserError
 from search_spaces.parameter import Parameter, parameters
 from trainables import registry
+from trainables.federation import FederationConfig
 from trainables.local import LocalTraining
 from trainables.params import count_bytes
 from trainables.simulation.checkpoint import to_tree
@@ -99,6 +100,12 @@ def put_state(simulation: Simulation, state: dict[str, Any]) -> None:
 def own_parameters(name: str) -> list[Parameter]:
     """What the method's own Config declares, local training included."""
     return list(parameters(registry.method(name).Config).values())
+
+
+def test_no_declaration_contradicts_itself() -> None:
+    """As is asked of a method of a user's own."""
+    classes = (FederationConfig, *(method.Config for method in registry.methods().values()))
+    assert [said for cls in classes for one in parameters(cls).values() for said in one.contradictions()] == []
 
 
 #: Bounds that are valid but make one round long; they are constructed and checked, the round runs at this value.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,36 @@ def test_refused(declared: dict[str, Parameter], key: str, raw: Any, said: str) 
     with pytest.raises(UserError) as caught:
         declared[key].convert(raw, "here")
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("declaration", "said"),
+    [
+        (
+            real(1.0, low=2.0, high=0.0, tune=(0.2, 1.5), doc="R."),
+            "low of a must be at most its high, 0, got 2.0 (here).",
+        ),
+        (real(5.0, low=0.0, high=2.0, doc="R."), "default of a must be a number in [0, 2], got 5.0 (here)."),
+        (integer(1.5, low=0, doc="I."), "default of a must be a whole number of at least 0, got 1.5 (here)."),
+        (choice("c", ("a", "b"), doc="C."), "default of a must be one of a, b, got 'c' (here)."),
+        (choice("a", ("a", "b"), tune=("a", "c"), doc="C."), "tune of a must be one of a, b, got 'c' (here)."),
+        (integer(1, high=3, tune=(1, 9), doc="I."), "tune of a must be a whole number of at most 3, got 9 (here)."),
+        *(
+            (
+                real(1.0, low=0.0, tune=tune, doc="R."),
+                f"tune of a must be a pair (low, high), or False, or True where it has a low and a high, got {tune} (here).",
+            )
+            for tune in (True, (2.0, 1.0), (1.0,), [1.0, 2.0])
+        ),
+        (real(None, low=0.0, doc="R."), ""),
+        (real(math.inf, low=0.0, doc="R."), ""),
+        (real(0.5, low=0.0, high=1.0, tune=True, doc="R."), ""),
+        (choice("a", {"a": Config, "b": None}, tune=("b",), doc="C."), ""),
+    ],
+)
+def test_a_declaration_that_contradicts_itself(declaration: Any, said: str) -> None:
+    found = parameters(make_dataclass("Declaring", [("a", Any, declaration)]))["a"].contradictions("here")
+    assert found == ([said] if said else [])
 
 
 def test_all_problems_of_several_values_at_once(declared: dict[str, Parameter]) -> None:

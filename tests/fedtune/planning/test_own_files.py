@@ -34,6 +34,14 @@ from trainables.methods import fedavg
 
 METHOD = dataclasses.replace(fedavg.METHOD, name="mine", title="Mine")
 """
+CONTRADICTING = """
+from search_spaces.parameter import real
+
+Config = dataclasses.make_dataclass(
+    "Config", [("mu", float, real(5.0, low=0.0, high=2.0, doc="M."))], bases=(METHOD.Config,), frozen=True
+)
+METHOD = dataclasses.replace(METHOD, Config=Config)
+"""
 #: Without a weight in it nothing can be learned, so that its numbers are told from those of another text.
 NET = """\
 import torch
@@ -203,6 +211,7 @@ def test_a_run_from_somebody_else_runs_no_file(files: Path) -> None:
         (METHOD.replace('"mine"', '"fedprox"'), "must be a name that no method of fedtune has, got 'fedprox'"),
         ("import nothing_like_it\n", r"mymethod.py cannot be run \(line 1\): ModuleNotFoundError"),
         ("raise SystemExit(3)\n", r"mymethod.py cannot be run \(line 1\): SystemExit: 3"),
+        (METHOD + CONTRADICTING, r"default of mu must be a number in \[0, 2\], got 5.0 \(.*mymethod.py\)"),
         (None, "method must be the path of an existing Python file"),
     ],
 )

@@ -150,7 +150,10 @@ def test_what_is_no_metric_is_one_sentence(tmp_path: Path, file: Path) -> None:
         ("./mine.py:hit", r"metric must be one of the functions of .*mine.py, got hit "),
         ("./none.py:hits", "metric must be the path of an existing Python file"),
         ("./mine.py:broken", r"The metric broken cannot be computed: IndexError: "),
-        ("./mine.py:endless", r"What the metric endless returns must be a finite .* NaN or inf .* \(.*mine.py:endless\)"),
+        (
+            "./mine.py:endless",
+            r"What the metric endless returns must be a finite .* NaN or inf .* \(.*mine.py:endless\)",
+        ),
         ("./mine.py:local_endless", "What the metric endless returns must be a finite number"),
     ):
         with pytest.raises(UserError, match=said):
