@@ -34,6 +34,14 @@ def load(path: Path, name: str, variable: str) -> ModuleType:
     return module
 
 
+def beside(error: BaseException, path: Path) -> str:
+    """What is said further of an error of this file: that it misses a module which lies beside it."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not name or not ((path.parent / f"{name}.py").is_file() or (path.parent / name).is_dir()):
+        return ""
+    return f" A file of your own must stand alone, so {name} beside it is not found: write it in, or install it as a package."
+
+
 def facts(path: Path) -> dict[str, str]:
     """The file's name, and the hash of its content as it is now."""
     return {"file": path.name, "hash": digest(files.read_bytes(path))}

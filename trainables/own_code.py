@@ -244,6 +244,7 @@ def _execute(code: Code) -> ModuleType:
         line = _line(error, code.path)
         raise UserError(
             f"{code.path} cannot be run{f' (line {line})' if line else ''}: {type(error).__name__}: {error}."
+            f"{own_files.beside(error, Path(code.path))}"
         ) from error
     finally:
         _running.pop()

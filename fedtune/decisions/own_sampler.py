@@ -63,7 +63,8 @@ def load(name: str) -> Propose:
     except UserError:
         raise
     except own_files.RAISED as error:
-        raise UserError(f"{path} cannot be loaded as a sampler: {type(error).__name__}: {error}.") from error
+        said = f"{path} cannot be loaded as a sampler: {type(error).__name__}: {error}."
+        raise UserError(said + own_files.beside(error, path)) from error
     propose = getattr(module, "propose", None)
     if not callable(propose):
         raise UserError(f"{path} must define propose(history, space, rng), and does not.")

@@ -92,6 +92,7 @@ def test_it_is_told_what_runs_where_it_asks(mine: Path, tmp_path: Path) -> None:
         ("def propose(history, space, rng):\n    raise SystemExit(3)\n", "The sampler mysampler failed: SystemExit: 3"),
         ("propose = 5\n", "must define propose"),
         ("1 / 0\n", "cannot be loaded as a sampler: ZeroDivisionError"),
+        ("import run\n", "cannot be loaded as a sampler: ModuleNotFoundError.* must stand alone, so run beside it"),
         ("raise SystemExit(3)\n", "cannot be loaded as a sampler: SystemExit: 3"),
     ],
 )

@@ -210,6 +210,7 @@ def test_a_run_from_somebody_else_runs_no_file(files: Path) -> None:
         ("x = 1\n", "METHOD of mymethod.py must be a trainables.method.Method, got no METHOD"),
         (METHOD.replace('"mine"', '"fedprox"'), "must be a name that no method of fedtune has, got 'fedprox'"),
         ("import nothing_like_it\n", r"mymethod.py cannot be run \(line 1\): ModuleNotFoundError"),
+        ("import mynet\n", r"\(line 1\): ModuleNotFoundError: .* must stand alone, so mynet beside it is not found"),
         ("raise SystemExit(3)\n", r"mymethod.py cannot be run \(line 1\): SystemExit: 3"),
         (METHOD + CONTRADICTING, r"default of mu must be a number in \[0, 2\], got 5.0 \(.*mymethod.py\)"),
         (None, "method must be the path of an existing Python file"),
