@@ -34,6 +34,9 @@ def reference(given: Any) -> str:
         if names is None:
             raise UserError(sentence("dataset", MUST, Shown(f"{len(given)} arrays")))
         return _arrays(dict(zip(names, map(_array, given), strict=True)))
+    if hasattr(given, "dtype") and hasattr(given, "shape"):
+        got, fix = Shown(f"one array of shape {tuple(given.shape)}"), "Give its labels as well: dataset=(x, y)."
+        raise UserError(sentence("dataset", MUST, got, fix=fix))
     if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
         return _arrays(_stacked(given))
     raise UserError(sentence("dataset", MUST, Shown(type(given).__name__)))

@@ -60,6 +60,9 @@ def test_data_at_hand_are_a_file_named_by_its_content() -> None:
     for wrong in ((x, y, x), 3, [(x, y)], (np.array([None]), y)):
         with pytest.raises(UserError, match=r"ataset|of pairs"):
             objects.reference(wrong)
+    for alone in (x, torch.from_numpy(x)):
+        with pytest.raises(UserError, match=r"got one array of shape \(120, 4\)\. Give its labels .* dataset=\(x, y\)"):
+            objects.reference(alone)
 
 
 def test_a_search_of_objects_is_one_of_names(workplace: Path) -> None:
