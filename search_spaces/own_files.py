@@ -39,7 +39,8 @@ def beside(error: BaseException, path: Path) -> str:
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if not name or not ((path.parent / f"{name}.py").is_file() or (path.parent / name).is_dir()):
         return ""
-    return f" A file of your own must stand alone, so {name} beside it is not found: write it in, or install it as a package."
+    fix = "write it in, or install it as a package"
+    return f" A file of your own must stand alone, so {name} beside it is not found: {fix}."
 
 
 def facts(path: Path) -> dict[str, str]:

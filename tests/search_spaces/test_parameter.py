@@ -91,7 +91,8 @@ def test_refused(declared: dict[str, Parameter], key: str, raw: Any, said: str) 
         *(
             (
                 real(1.0, low=0.0, tune=tune, doc="R."),
-                f"tune of a must be a pair (low, high), or False, or True where it has a low and a high, got {tune} (here).",
+                "tune of a must be a pair (low, high), or False, or True where it has a low and a high, "
+                f"got {tune} (here).",
             )
             for tune in (True, (2.0, 1.0), (1.0,), [1.0, 2.0])
         ),
