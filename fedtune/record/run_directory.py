@@ -128,16 +128,16 @@ def _is_begun(folder: Path) -> bool:
 
 def exists(folder: Path) -> UserError:
     """The sentence for a run name that is taken, with what can be done about what is there."""
-    path, kind = quote(str(folder)), read_yaml(folder / run_folder.EXPERIMENT, missing={}).get("kind")
+    path, kind = str(folder), read_yaml(folder / run_folder.EXPERIMENT, missing={}).get("kind")
     if kind is None and run_folder.made_by(folder) is None:
         return UserError(f"{folder} exists already, and is no run that can be read. Choose another --name.")
     can = "or choose another --name."
     if kind == "search":
-        can = f"lengthen it with `fedtune extend {path} --trials N` (or --rounds N), {can}"
+        can = f"lengthen it with `fedtune extend {quote(path)} --trials N` (or --rounds N), {can}"
     elif kind == "run":
         can = "or choose another --name, as for more seeds or other rounds."
     return UserError(
-        f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {path}`, {can}"
+        f"A run named {folder.name!r} exists already ({folder}). Continue it with `fedtune resume {quote(path)}`, {can}"
     )
 
 
