@@ -10,7 +10,7 @@ N(0, v c): its mean and its noise have large parts of their own, of which neighb
 
 K_l    Matérn 5/2 over the searched parameters in the unit cube, of length l; the identity for l = 0, where neighbours
        tell nothing of one another. Where proposals are compared (`Federations.widths`), as likely: the mean of one for
-       each parameter alone, of length `REACH` l, so that f is a sum of functions of one parameter each (Duvenaud,
+       each parameter alone, of length l, so that f is a sum of functions of one parameter each (Duvenaud,
        Nickisch and Rasmussen, Additive Gaussian Processes, 2011). From few values more is learnt of such a sum
 ρ      variance of what one seed does to one configuration alone, as a multiple of that between configurations
 r      variance of a last value beyond that (`ends`), as a multiple of d
@@ -53,8 +53,6 @@ _Found = TypeVar("_Found")
 
 #: c: an unstable configuration differs from what its neighbours say as configurations do that are far from each other.
 UNSTABLE = 1.0
-#: The length of one parameter's kernel, where means are sums over parameters, as a multiple of l.
-REACH = 1.0
 #: Parts of the mixture with less weight than this are left out.
 LEAST = 1e-3
 #: What a seed does to all alike, as a multiple of v, may be anything where it is this; it is never taken to be more.
@@ -288,9 +286,10 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     known = found.points[: m - found.asked]
     centre, spread = float(found.value.mean()), float(found.value.std())
     together = found.shares @ found.shares.T
+    same_seeds = np.ptp(together) == 0
     if np.ptp(found.value) == 0:  # (the mean of equal values may differ from them by a rounding)
         # On the same seeds they tell nothing of what these do to all alike.
-        unknown = prior.shared if prior.absolute and np.ptp(together) == 0 else {0.0: 1.0}
+        unknown = prior.shared if prior.absolute and same_seeds else {0.0: 1.0}
         tied = []
         for deviation, weight in unknown.items():
             between = np.full((m, len(known)), deviation**2 * float(together[0, 0]))
@@ -305,7 +304,7 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     free = n - int(np.linalg.matrix_rank(found.shares)) if prior.absolute else 0
 
     def solver(kernel: _Kernel, noise: float) -> Callable[[float], _Solved]:
-        if np.ptp(together) > 0:
+        if not same_seeds:
             return lambda shared: _Solved(y, kernel, noise, shared, shared * together + noise * alone + added)
         return partial(_Solved(y, kernel, noise, 0.0, noise * alone + added).widened, float(together[0, 0]))
 
@@ -338,9 +337,9 @@ def _kernels(found: Federations, known: Floats, cliffs: Floats, prior: Prior) ->
     alone = [distances(found.points[:, one], known[:, one]) for one in each] if len(each) > 1 else []
     kernels = []
     for length, weight in prior.lengths.items():
-        kinds = [(together, 1.0, found.points.shape[1]), *([(alone, REACH, 1)] if length and alone else [])]
-        for apart, reach, parameters in kinds:
-            kernel = partial(matern, length=reach * length, parameters=parameters)
+        kinds = [(together, found.points.shape[1]), *([(alone, 1)] if length and alone else [])]
+        for apart, parameters in kinds:
+            kernel = partial(matern, length=length, parameters=parameters)
             kernels.append(_Kernel(length, weight / len(kinds), apart, kernel, cliffs, found.configuration))
     return kernels
 
@@ -393,10 +392,8 @@ def _marginal(weights: Floats, lengths: Sequence[float], prior: Prior) -> Prior:
     known = dict.fromkeys(prior.lengths, 0.0)
     for length, weight in zip(lengths, of_kernels, strict=True):
         known[length] += float(weight)
-    noises, shared = (
-        dict(zip(kind, map(float, one), strict=True))
-        for kind, one in ((prior.noises, of_noises), (prior.shared, of_shared))
-    )
+    noises = dict(zip(prior.noises, map(float, of_noises), strict=True))
+    shared = dict(zip(prior.shared, map(float, of_shared), strict=True))
     return Prior(known, noises, shared, prior.absolute)
 
 

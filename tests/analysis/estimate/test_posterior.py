@@ -9,7 +9,7 @@ from threadpoolctl import ThreadpoolController
 
 from analysis.estimate import estimate, standing
 from analysis.estimate import posterior as module
-from analysis.estimate.posterior import REACH, UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
+from analysis.estimate.posterior import UNSTABLE, Federations, Part, Posterior, distances, matern, posterior
 from analysis.estimate.prior import FLAT, FLAT_OF_SHARES, LENGTHS, NOISES, SHARED, Prior
 
 POINTS = np.array([[0.0, 0.0], [0.1, 0.2], [0.9, 0.4], [1.0, 1.0]])
@@ -50,7 +50,7 @@ def covariance(found, length, noise, share, sums=False):
             i, j = found.configuration[a], found.configuration[b]
             apart = found.points[i] - found.points[j]
             if sums:
-                k[a, b] = sum(matern_(abs(one), REACH * length) for one in apart) / 2
+                k[a, b] = sum(matern_(abs(one), length) for one in apart) / 2
             else:
                 k[a, b] = matern_(np.linalg.norm(apart), length * np.sqrt(2)) if length else float(i == j)
             common = sum(one * other for one, other in zip(found.shares[a], found.shares[b], strict=True))
@@ -120,7 +120,7 @@ def test_where_means_may_be_sums_over_parameters_both_kinds_weigh_what_they_expl
 
 def _common(one, other, length, sums):
     if sums:
-        return sum(matern_(abs(a - b), REACH * length) for a, b in zip(one, other, strict=True)) / 2
+        return sum(matern_(abs(a - b), length) for a, b in zip(one, other, strict=True)) / 2
     return matern_(np.linalg.norm(one - other), length * np.sqrt(2))
 
 
