@@ -27,7 +27,7 @@ def test_few_cases_hold_every_value_or_every_pair(strength: int, most: int) -> N
 @pytest.mark.parametrize(
     ("seconds", "marks", "tier"),
     [
-        (0.5, [], ""),
+        (0.3, [], ""),
         (0.0, [], ""),
         (3.0, [], "slow"),
         (30.0, [], "nightly"),

@@ -28,7 +28,7 @@ import pytest
 from tests.trainables.methods.replays.mutants import MUTANTS
 
 #: Seconds that a test of `make test` may take, and those that one of continuous integration may take.
-SLOW = 0.5
+SLOW = 0.3
 NIGHT = 6.0
 
 KEPT = Path(__file__).with_name("durations.txt")
