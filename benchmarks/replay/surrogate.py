@@ -63,6 +63,8 @@ SEEDS = 1000
 CANDIDATES, AROUND = 4096, 30
 #: Of a forest.
 TREES = 100
+#: Digits after the point of what a forest is made of.
+DIGITS = 9
 #: A model needs so many configurations, and two of them with two seeds each to tell the noise of one.
 FEWEST = 5
 
@@ -210,17 +212,21 @@ class MeanCurves:
 
 
 class Forest:
-    """A random forest of several outputs (n, k) over points (n, d)."""
+    """A random forest of several outputs (n, k) over points (n, d).
+
+    Where two splits of a tree are equally good, the last digit of a value decides, and processors differ in it. So
+    values are rounded first (`DIGITS`), and the same table is the same forest everywhere."""
 
     def __init__(self, points: Floats, outputs: Floats) -> None:
         from sklearn.ensemble import RandomForestRegressor
 
         self._outputs = outputs.shape[1]
+        rounded = np.round(outputs, DIGITS)
         model = RandomForestRegressor(TREES, min_samples_leaf=2, random_state=0)
-        self._model = model.fit(points, outputs if self._outputs > 1 else outputs[:, 0])
+        self._model = model.fit(np.round(points, DIGITS), rounded if self._outputs > 1 else rounded[:, 0])
 
     def __call__(self, points: Floats) -> Floats:
-        found: Floats = self._model.predict(points).reshape(len(points), self._outputs)
+        found: Floats = self._model.predict(np.round(points, DIGITS)).reshape(len(points), self._outputs)
         return found
 
 

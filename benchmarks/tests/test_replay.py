@@ -26,7 +26,7 @@ from benchmarks.replay.searcher import LEVEL, Floats, Front, Impossible, Job, Re
 from benchmarks.replay.searchers import PEERS, SEARCHERS, plain
 from benchmarks.replay.searchers.oracle import Told
 from benchmarks.replay.simulator import Simulation, Snapshot
-from benchmarks.replay.surrogate import Surrogate, cut_off, means_of, measure_noise, shrunk
+from benchmarks.replay.surrogate import Forest, Surrogate, cut_off, means_of, measure_noise, shrunk
 from benchmarks.replay.table import Recorded, differences, held_out
 from benchmarks.tables.specs import SPECS
 from search_spaces.dimension import Dimension
@@ -605,6 +605,15 @@ def test_the_nearest_recorded_and_trees_are_worlds_of_their_own() -> None:
     before, after = (trees.at({"x": x}).mean[ROUNDS - 1] for x in (0.4, 0.6))
     assert after - before == pytest.approx(0.8 - 0.3**2 - (0.8 - 0.1**2) / 2, abs=0.1)
     assert trees.fit.explained > 0.5
+
+
+def test_a_forest_does_not_hang_on_the_last_digits_of_its_values() -> None:
+    """Both coordinates tell the same, so each split is as good by one as by the other."""
+    first = np.random.default_rng(0).random(60)
+    points, values = np.stack([first, 1 - first], axis=1), np.stack([np.sin(9 * first), first**2], axis=1)
+    elsewhere = np.random.default_rng(1).random((200, 2))
+    forests = [Forest(points * factor, values * factor) for factor in (1.0, 1 + 1e-14, 1 - 1e-14)]
+    assert len({forest(elsewhere).tobytes() for forest in forests}) == 1
 
 
 def test_a_federation_that_diverges_is_one_but_in_the_gaussian_world() -> None:
