@@ -16,14 +16,14 @@ from analysis.report.anonymous import anonymous as without_names
 from analysis.report.anonymous import without_places
 from analysis.report.comparison import side_by_side
 from analysis.report.conditions import under_conditions
-from analysis.report.page import Page, command, definition, escape, write
+from analysis.report.page import Page, check_place, command, definition, escape, write
 from analysis.report.terms import explained
 from analysis.report.trials import details, trials_html, trials_table
 from analysis.report.winner_card import no_result_card, winner_card
 from analysis.runs import Paths, Run, load_runs, run_names
 from analysis.runs.study import no_collection
 from search_spaces import run_folder
-from search_spaces.files import shown
+from search_spaces.files import check_ending, shown
 from search_spaces.shell import quote
 
 #: Called with a few words on what is being done.
@@ -43,7 +43,10 @@ def build(
     with a few words before every step.
 
     Without `output` it is `report.html` in the run directory; for several runs, in the folder that holds the first.
-    Raises `UserError` where a path is no run directory or the page cannot be written."""
+    Raises `UserError` where a path is no run directory, `output` is none of a page or the page cannot be written."""
+    if output is not None:
+        check_place(Path(output))
+        check_ending(Path(output), (".html", ".htm"), "-o")
     tell("reading the run")
     with no_collection():
         if (auto := load_one(run)) is not None:

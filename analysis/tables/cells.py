@@ -131,10 +131,10 @@ def _of_run(
         return []
     fixed = run.config(done[0].number)
     own = {key for trial in done for key in trial.params}
-    strangers = [key for key in (*by, *variants, *where) if key not in own and key not in fixed]
-    if strangers:
-        known = [*own, *fixed]
-        raise UserError(*(unknown(f"parameter of {name}", key, known, "--by") for key in dict.fromkeys(strangers)))
+    known = dict.fromkeys([*own, *fixed])
+    asked = dict.fromkeys(where, "--where") | dict.fromkeys(variants, "--variant") | dict.fromkeys(by, "--by")
+    if strangers := [key for key in asked if key not in known]:
+        raise UserError(*(unknown(f"parameter of {name}", key, known, asked[key]) for key in strangers))
     kept = [t for t in done if all(means(text, t.params.get(k, fixed.get(k))) for k, text in where.items())]
     for key in _differing(run):
         if key not in by and len({trial.params.get(key) for trial in kept}) > 1:

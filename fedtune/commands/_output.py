@@ -80,7 +80,7 @@ def _final(found: Result) -> Final:
 def _go_on(found: Result, folder: str) -> None:
     """How a run that was interrupted is continued."""
     command = f"fedtune resume {quote(folder)}" + (" --time 10m" if found.out_of_time else "")
-    tables.say(f"{'Out of time' if found.out_of_time else 'Interrupted'}. Go on with:", command)
+    tables.say(f"{'The time is over' if found.out_of_time else 'Interrupted'}. Go on with:", command)
 
 
 def _leave(found: Result) -> None:

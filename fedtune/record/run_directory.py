@@ -128,11 +128,14 @@ def _is_begun(folder: Path) -> bool:
 
 def exists(folder: Path) -> UserError:
     """The sentence for a run name that is taken, with what can be done about what is there."""
-    path, kind = str(folder), read_yaml(folder / run_folder.EXPERIMENT, missing={}).get("kind")
+    path, record = str(folder), read_yaml(folder / run_folder.EXPERIMENT, missing={})
+    kind = record.get("kind")
     if kind is None and run_folder.made_by(folder) is None:
         return UserError(f"{folder} exists already, and is no run that can be read. Choose another --name.")
     can = "or choose another --name."
-    if kind == "search":
+    if kind == "search" and record.get("sampler") == "grid":  # which has all its trials
+        can = f"lengthen it with `fedtune extend {quote(path)} --rounds N`, {can}"
+    elif kind == "search":
         can = f"lengthen it with `fedtune extend {quote(path)} --trials N` (or --rounds N), {can}"
     elif kind == "run":
         can = "or choose another --name, as for more seeds or other rounds."

@@ -113,7 +113,9 @@ def test_a_trial_leaves_a_bundle_and_goes_on_by_itself(toy: Path, tmp_path: Path
             assert mine["train_loss"] == pytest.approx(its["train_loss"], rel=1e-4) and counts(mine) == counts(its)
 
 
-@pytest.mark.parametrize(("part", "error"), [("job", RuntimeError), ("server", RuntimeError), ("server", SystemExit)])
+@pytest.mark.parametrize(
+    ("part", "error"), [("job", RuntimeError), ("job", SystemExit), ("server", RuntimeError), ("server", SystemExit)]
+)
 def test_a_trial_that_fails_fails_alone(part: str, error: type[BaseException], toy: Path) -> None:
     """What the others get is what they get without it."""
     expected = bundle("fedavg", toy)

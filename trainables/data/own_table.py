@@ -12,6 +12,7 @@ Features are standardised by mean and standard deviation of the training rows of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,13 +153,18 @@ def _frame(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        if path.suffix == ".csv":
-            return pd.read_csv(path, low_memory=False)
-        return pd.read_parquet(path)
+        frame = pd.read_csv(path, low_memory=False) if path.suffix == ".csv" else pd.read_parquet(path)
     except Exception as error:  # pandas and pyarrow have many ways of refusing a broken file
         said = " ".join(str(error).split()) or type(error).__name__
         must = "a complete table with a first line of names" if path.suffix == ".csv" else "a complete Parquet file"
         raise UserError(sentence(f"A {path.suffix} data set", must, Shown(said), str(path))) from error
+    # So pandas calls a column without a name: mostly the numbers of the rows, which are no feature.
+    if any(re.fullmatch(r"Unnamed: \d+", str(name)) for name in frame.columns):
+        fix = "Where it numbers the rows, leave it out: `to_csv(..., index=False)`."
+        raise UserError(
+            sentence("Every column", "named in the first line", Shown("one without a name"), str(path), fix)
+        )
+    return frame
 
 
 def _numbers(column: pd.Series[Any], name: str, where: str) -> NDArray[np.float32]:

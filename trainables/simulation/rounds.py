@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from search_spaces import client_columns
+from search_spaces import client_columns, own_files
 from search_spaces import kept_images as kept
 from search_spaces.errors import UserError
 from search_spaces.metrics import METRICS
@@ -226,7 +226,7 @@ class Simulation:
         rng = self.fed.rng.child("init")
         self.progress = Progress(0, self.method.init(self.config, self.fed, rng), {})
 
-    def run_round(self, trained: Trained | Exception | None = None) -> Row:
+    def run_round(self, trained: Trained | BaseException | None = None) -> Row:
         """Runs the next round and returns its line of the record. trained: as of `exchange`."""
         with arithmetic(self.fed.precision):
             if not self.goes_one_by_one():
@@ -307,7 +307,7 @@ class Simulation:
         return kept_images.of_data(self.fed, self.data)
 
     def exchange(
-        self, trained: Trained | Exception | None = None, models: _ClientModels | None = None
+        self, trained: Trained | BaseException | None = None, models: _ClientModels | None = None
     ) -> tuple[Row, dict[int, ClientResult]]:
         """Runs the next round without measuring its models; returns the start of its row and the clients' results.
 
@@ -323,7 +323,7 @@ class Simulation:
                 uploads = self._one_by_one(trained, returned, models)
             else:
                 trained = self._trained() if trained is None else trained
-                if isinstance(trained, Exception):
+                if isinstance(trained, BaseException):
                     raise trained
                 uploads = [Upload(client, result.upload) for client, result in trained.results.items()]
             started, rng = _now(device), self.fed.rng.child("round", t, "server")
@@ -350,7 +350,7 @@ class Simulation:
         row |= self._client_means(returned.numbers) | {"seconds_client": trained.seconds, "seconds_server": served}
         return row, trained.results
 
-    def _trained(self) -> Trained | Exception:
+    def _trained(self) -> Trained | BaseException:
         """What the next round's clients hand back."""
         if self.executor == "vmap":
             return trained_together([self])[self]
@@ -602,14 +602,14 @@ class Simulation:
         self.progress = replace(self.progress, client_states=held["client_states"], personal=held["personal"])
 
 
-def trained_together(simulations: Sequence[Simulation]) -> dict[Simulation, Trained | Exception]:
+def trained_together(simulations: Sequence[Simulation]) -> dict[Simulation, Trained | BaseException]:
     """What the clients of the next round hand back, of every simulation whose clients are stacked (executor `vmap`):
     they are trained as one program, whatever their configurations and seeds; trials and seeds are one more batch
     dimension. The time is divided evenly. In the place of a simulation that fails is its exception.
 
     Where memory does not suffice for all of them, that is every one's exception; after any other failure of the common
     program each is trained by itself, to know whose it is."""
-    found: dict[Simulation, Trained | Exception] = {}
+    found: dict[Simulation, Trained | BaseException] = {}
     alike: dict[str, list[Simulation]] = {}
     for s in simulations:
         if s.executor == "vmap":
@@ -619,31 +619,31 @@ def trained_together(simulations: Sequence[Simulation]) -> dict[Simulation, Trai
             started, device = _now(group[0].fed.device), group[0].fed.device
             downs = [Counter(s._bytes("bytes_down", {})) for s in group]
             tasks = [_attempted(s._tasks, down) for s, down in zip(group, downs, strict=True)]
-            able = [own for own in tasks if not isinstance(own, Exception)]
+            able = [own for own in tasks if not isinstance(own, BaseException)]
             together = _attempted(train_stacked, [task for own in able for task in own.values()])
-            if isinstance(together, Exception) and len(able) > 1 and not is_out_of_memory(together):
+            if isinstance(together, BaseException) and len(able) > 1 and not is_out_of_memory(together):
                 parts = [_attempted(train_stacked, list(own.values())) for own in able]
-            elif isinstance(together, Exception):
+            elif isinstance(together, BaseException):
                 parts = [together] * len(able)
             else:
                 done = iter(together)
                 parts = [[next(done) for _ in own] for own in able]
             seconds, trained = (_now(device) - started) / len(group), iter(parts)
         for s, own, down in zip(group, tasks, downs, strict=True):
-            if isinstance(own, Exception):
+            if isinstance(own, BaseException):
                 found[s] = own
-            elif isinstance(results := next(trained), Exception):
+            elif isinstance(results := next(trained), BaseException):
                 found[s] = results
             else:
                 found[s] = Trained(dict(zip(own, results, strict=True)), down, seconds)
     return found
 
 
-def _attempted(work: Callable[..., Done], *given: Any) -> Done | Exception:
+def _attempted(work: Callable[..., Done], *given: Any) -> Done | BaseException:
     """What it returns, or the exception that it raises."""
     try:
         return work(*given)
-    except Exception as error:
+    except own_files.RAISED as error:
         return error
 
 

@@ -282,6 +282,12 @@ def test_an_unknown_image_format_is_told_before_anything_is_written(root: Path, 
     )
 
 
+def test_a_page_does_not_take_the_name_of_another_kind_of_file(root: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["report", str(root / "other"), "-o", str(tmp_path / "page.pdf")])
+    assert re.search(r"output must be a file ending in \.html or \.htm, got '.*page\.pdf' \(-o\)", str(found.exception))
+    assert not [*tmp_path.iterdir()]
+
+
 def test_the_functions_of_the_package(root: Path, tmp_path: Path) -> None:
     assert fedtune.report(root / "other", tmp_path / "page.html").is_file()
     assert fedtune.compare([root / "other", root / "tpe"]).metrics == ["global_accuracy", "local_accuracy"]

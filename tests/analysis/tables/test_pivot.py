@@ -107,6 +107,13 @@ def test_nothing_is_averaged_over_a_condition(root: Path) -> None:
 def test_what_cannot_be_asked_for(root: Path) -> None:
     with pytest.raises(UserError, match=r"Unknown parameter of fairness 'omga'.*Did you mean 'omega'"):
         cells(load_runs(root / "fairness"), ["omga"])
+    for given, option in (
+        ({"by": ["nix"]}, "--by"),
+        ({"variants": ["nix"]}, "--variant"),
+        ({"where": {"nix": "1"}}, "--where"),
+    ):
+        with pytest.raises(UserError, match=rf"^Unknown parameter of fairness 'nix' \({option}\)\. Known: "):
+            cells(load_runs(root / "fairness"), **given)
     with pytest.raises(UserError, match="No run varies a condition of the experiment"):
         cells(load_runs(root / "one"))
     with pytest.raises(UserError, match="No trial of these runs has completed under"):

@@ -79,6 +79,7 @@ def test_a_name_taken_meanwhile(tmp_path: Path) -> None:
     ("file", "content", "says"),
     [
         (run_folder.EXPERIMENT, "kind: search", "with `fedtune resume {0}`, lengthen it with `fedtune extend {0} --t"),
+        (run_folder.EXPERIMENT, "kind: search\nsampler: grid", "lengthen it with `fedtune extend {0} --rounds N`, or"),
         (run_folder.EXPERIMENT, "kind: run", "with `fedtune resume {0}`, or choose another --name, as for more seeds"),
         (run_folder.AUTO, "", "with `fedtune resume {0}`, or choose another --name."),
         (run_folder.REPRODUCTION, "", "with `fedtune resume {0}`, or choose another --name."),

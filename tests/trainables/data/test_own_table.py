@@ -133,6 +133,14 @@ def test_a_file_that_is_no_table(tmp_path: Path) -> None:
             data.load(f"{tmp_path / name}?label=b")
 
 
+def test_the_numbers_of_the_rows_are_no_feature(tmp_path: Path) -> None:
+    people().to_csv(tmp_path / "a.csv")
+    with pytest.raises(
+        UserError, match=r"Every column must be named in the first line, got one without a name .*a\.csv"
+    ):
+        data.load(f"{tmp_path / 'a.csv'}?label=y")
+
+
 def test_clients_must_be_those_of_the_data(tmp_path: Path) -> None:
     path = written(tmp_path, people())
     for options, clients, said in (
