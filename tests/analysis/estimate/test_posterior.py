@@ -304,6 +304,8 @@ def test_equal_values_of_a_share_on_one_seed_leave_what_it_does_to_all():
     masses = [t.cdf((high - 0.5) / a) - t.cdf((low - 0.5) / a) for a in FLAT_OF_SHARES.shared]
     assert np.mean(masses) == pytest.approx(0.9) and low + high == pytest.approx(1.0)
     assert belief.apart(0, 2, 0.9) == pytest.approx((0.0, 0.0, 0.0), abs=1e-12), "nothing tells them apart"
+    # A fresh seed moves all by as much, on its own.
+    assert np.ptp(belief.interval(0, 0.9, 1)) == pytest.approx(2**0.5 * (high - low))
     mean = posterior(dataclasses.replace(found, shares=np.full((6, 4), 0.25)), FLAT_OF_SHARES)
     assert np.ptp(mean.interval(0, 0.9)) == pytest.approx((high - low) / 2), "the mean over four seeds has half of it"
     assert np.ptp(posterior(dataclasses.replace(found, shares=FOUND.shares), FLAT_OF_SHARES).interval(0, 0.9)) < 1e-9
