@@ -1,8 +1,8 @@
 """What a user gets who names nothing but the method: `fedtune search METHOD --trials 2 --rounds 2`, for every method.
 
 The plan, the run directory, the proposal and the trial are those of the command; only Ray, which would start the trial
-in another process, is left out. The data set, the model and the lengths are the space's own, so that no setting of a
-test hides one that does not go together.
+in another process, is left out. The data set, the model and all that is planned are the space's own, so that no setting
+of a test hides one that does not go together. Only the clients then take two steps where they would take many.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def job(planned: Plan, proposal: Proposal) -> Job:
         number=proposal.number,
         folder=str(trial_folder(planned.folder, proposal.number)),
         method=e.method,
-        values={**e.values, **proposal.values},
+        values={**e.values, **proposal.values, "local_steps": 2},
         seeds=proposal.seeds,
         metrics=e.metric,
         signs=e.signs,

@@ -19,7 +19,7 @@ from tests.mutation.written import written
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description="Mutation testing.")
     parser.add_argument("files", nargs="*", help="a file, or the beginning of its path; default: all")
-    parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed; default: all")
+    parser.add_argument("--sample", type=int, default=0, help="so many of either kind, drawn by --seed; default: all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="forks at a time")
     which = parser.add_mutually_exclusive_group()
@@ -42,6 +42,7 @@ def main() -> int:
     named = [] if options.written else [m for m in every if m.file.startswith(wanted)]
     made = sampled(named, options.sample, options.seed) if options.sample else named
     by_hand = [] if options.no_written else [m for m in written() if m.file.startswith(wanted)]
+    by_hand = sampled(by_hand, options.sample, options.seed) if options.sample else by_hand
     how = f", a sample drawn with seed {options.seed} of {len(named)}" if options.sample else ""
     print(f"{len(made)} mutants{how}, and {len(by_hand)} written by hand.", flush=True)
     sources = {m.file: (ROOT / m.file).read_text(encoding="utf-8") for m in [*made, *by_hand]}
