@@ -252,7 +252,7 @@ def estimate(
     known = None if paper is None else found.place.get(paper)
     paid = 1 - (1 - level) / min(len(tied), LOOKS)
     whole = None if known in found.stopped else known
-    gain, *between = (None,) * 3 if whole is None else belief.apart(best, whole, paid)
+    gain, low, high = (None, None, None) if whole is None else belief.apart(best, whole, paid)
     return Estimate(
         trial=found.numbers[best],
         mean=mean,
@@ -269,8 +269,8 @@ def estimate(
         settled_by=_settled_by(belief, best, others),
         paper=None if known is None else found.numbers[known],
         gain=gain,
-        gain_low=between[0],
-        gain_high=between[1],
+        gain_low=low,
+        gain_high=high,
         gain_level=paid,
         unstable=found.unstable,
     )
@@ -285,9 +285,10 @@ def ahead(trials: Sequence[FrozenTrial], found: Standing | None, sign: float, ro
         return found.numbers[best] if best in found.unfinished else None
     last, going = {}, {trial.number for trial in trials if _goes_on(trial)}
     for trial in trials:
-        curve = trial.intermediate_values
-        far = trial.state.name == "COMPLETE" or trial.number in going and max(curve, default=0) >= UNFINISHED * rounds
-        if far and curve and math.isfinite(value := curve[max(curve)]) and not is_unreached(value):
+        if not (curve := trial.intermediate_values):
+            continue
+        far = trial.state.name == "COMPLETE" or trial.number in going and max(curve) >= UNFINISHED * rounds
+        if far and math.isfinite(value := curve[max(curve)]) and not is_unreached(value):
             last[trial.number] = sign * value
     if len(last) < 2:
         return None

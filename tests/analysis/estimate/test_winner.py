@@ -12,6 +12,7 @@ from analysis.estimate import Estimate, ahead, ahead_sentence, estimate, sentenc
 from analysis.estimate.coordinates import coordinates, widths
 from analysis.estimate.ends import ends_of
 from analysis.estimate.posterior import Federations, Part, Posterior, posterior
+from analysis.estimate.prior import FLAT
 from analysis.estimate.winner import missed_target
 from search_spaces.metrics import UNREACHED
 from tests.trials import frozen_trial
@@ -149,6 +150,91 @@ def test_configurations_that_are_asked_about_have_a_place_and_no_value():
     found = standing(trials((0.01, 0.5), (0.02, 0.6)), 1.0, candidates=[({"lr": 0.05}, LR)])
     assert found.candidates == (2,) and found.belief.mean.shape == (3,)
     assert found.able == [0, 1] and {part.covariance.shape for part in found.belief.parts} == {(3, 2)}
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What the model is told: federations and a prior for each of its beliefs."""
+    seen = []
+    monkeypatch.setattr(winner, "posterior", lambda *given: (seen.append(given), posterior(*given))[1])
+    return seen
+
+
+#: Curves of eight rounds that sway from round to round.
+SWAYING = [(0.01 * (i + 1), [0.3 + 0.02 * i + 0.03 * (-1) ** (r * (i + 1) // 2) for r in range(8)]) for i in range(4)]
+
+
+def test_the_model_is_told_what_runs_and_what_is_asked(told):
+    """Of trials under way two have one new configuration, and one that of a trial that ended."""
+    running = [
+        trials(*[(0.1, 0.0)] * n, (lr, [], TrialState.RUNNING))[-1] for n, lr in ((4, 0.06), (5, 0.02), (6, 0.06))
+    ]
+    found = standing(trials(*SWAYING), 1.0, candidates=[({"lr": 0.09}, LR)], running=running)
+    (federations, _), sway = told[0], ends_of(seen_by(SWAYING), 1.0).last_round
+    assert federations.running == found.running == (4, 1, 4) and found.candidates == (5,)
+    np.testing.assert_array_equal(
+        federations.points, coordinates([({"lr": lr}, LR) for lr in (0.01, 0.02, 0.03, 0.04, 0.06, 0.09)])
+    )
+    assert federations.widths == (1,) and federations.asked == 1 and federations.last_round == sway > 0
+    standing(trials(*SWAYING), 1.0, candidates=[({"lr": 0.09}, LR)], jointly=True)
+    assert told[1][0].asked == 0 and told[1][0].widths == (1,)
+    standing(trials(*SWAYING), 1.0)
+    assert told[2][0].widths == () and told[2][0].asked == 0 and told[2][0].running == ()
+
+
+def seen_by(given):
+    """What the model sees of trials of one seed that ran to their end."""
+    return winner._measured(trials(*given), 1.0, {})
+
+
+def test_a_last_value_is_that_of_the_last_round_of_a_seed_and_of_the_first_objective(told):
+    by_seed = {0: {3: {1: 0.9, 2: 0.4}, 5: {1: 0.8, 2: 0.6}}}
+    other = create_trial(values=[0.7, 12.0], params={"lr": 0.02}, distributions=LR, user_attrs={"seed": 3})
+    other.number = 1
+    standing([*trials((0.01, 0.5)), other], 1.0, by_seed)
+    assert sorted(told[0][0].value) == [0.4, 0.6, 0.7]
+
+
+def test_the_model_reads_160_federations(monkeypatch):
+    seen = []
+    monkeypatch.setattr(winner, "posterior", lambda found, prior: seen.append(found))
+    standing(trials(*[(0.001 + 0.0001 * n, 0.5 + 0.001 * n) for n in range(170)]), 1.0)
+    assert len(seen[0].value) == 160 and min(seen[0].value) == pytest.approx(0.51)
+
+
+def test_what_is_known_from_elsewhere_is_known_of_confirmed_ones_too(told):
+    known = dataclasses.replace(FLAT, noises={0.1: 1.0})
+    standing(confirmed_trials(), 1.0, prior=known)
+    assert [prior for _, prior in told] == [known, known]
+
+
+def test_the_noise_of_last_rounds_is_a_part_of_what_a_seed_does():
+    from scipy.stats import norm
+
+    found = standing(trials(*SWAYING), 1.0)
+    belief, said = found.belief, estimate(found)
+    assert belief.last_round > 0
+    assert said.noise**2 == pytest.approx(belief.own + belief.shared + belief.last_round)
+    apart = belief.mean[found.ranking[0]] - belief.mean[found.ranking[1]]
+    needed = 2 * (belief.own + belief.last_round) * ((norm.ppf(0.95) + norm.ppf(0.8)) / apart) ** 2
+    assert said.settled_by == math.ceil(needed) > 2
+    # Far apart two seeds do: a spread needs two.
+    far = Posterior([Part(1.0, np.array([0.9, 0.1, 0.1, 0.1]), np.zeros(4), np.zeros((4, 4)), 1e-6, 0.0)], 3)
+    assert estimate(dataclasses.replace(found, belief=far)).settled_by == 2
+
+
+def test_a_quarter_is_of_the_most_rounds_that_a_trial_ran():
+    """As where half of the trials of a search were given more rounds."""
+    short = [(lr, curve[:4]) for lr, curve in WHOLE[:2]]
+    for rounds, unfinished in ((1, []), (2, [4])):
+        found = standing(trials(*short, *WHOLE[2:], (0.06, [0.5, 0.55][:rounds], TrialState.RUNNING)), 1.0)
+        assert found.unfinished == unfinished
+
+
+def test_a_gain_is_told_at_the_risk_of_four_looks():
+    found = standing(trials(*[(0.01 * (i + 1), 0.5 + 0.001 * (i % 2)) for i in range(8)]), 1.0)
+    said = estimate(found, paper=0)
+    assert len(said.tied) > 4 and said.gain_level == pytest.approx(1 - 0.1 / 4)
 
 
 def test_a_configuration_that_failed_on_one_seed_cannot_win():
