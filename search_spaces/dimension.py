@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from search_spaces.parameter import Parameter, Value
@@ -54,6 +55,15 @@ class Dimension:
     @property
     def key(self) -> str:
         return self.parameter.key
+
+    @cached_property
+    def drawn_from(self) -> tuple[float, float]:
+        """For a number: the interval, on the scale that is searched. Half a step is added at both ends, so that
+        rounding to steps gives the first and the last one as much room as the others."""
+        assert self.low is not None and self.high is not None
+        step = self.step or (1 if self.parameter.kind == "integer" else 0)
+        low, high = self.low - step / 2, self.high + step / 2
+        return (math.log(low), math.log(high)) if self.log else (low, high)
 
     @classmethod
     def of(cls, parameter: Parameter) -> Dimension:

@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,25 +75,37 @@ class Ends:
     last_round: float = 0.0
 
 
-def ends_of(found: Sequence[Measured], sign: float) -> Ends:
-    """Those that ran to their end by their curves' second half, those of stopped ones guessed as if the gains had been
-    those of other trials."""
-    whole, guessed = _whole(found), _guessed(found, sign)
+@dataclass(frozen=True)
+class Tails:
+    """`rounds`: by place those after the half of a curve, of those that ran to their end and have at least `LEAST`."""
+
+    rounds: Mapping[int, Floats]
+
+    @cached_property
+    def noise(self) -> float:
+        """τ², the variance of rounds about a line through each of these tails."""
+        tails = self.rounds.values()
+        return sum(map(_about_a_line, tails)) / sum(len(tail) - 2 for tail in tails)
+
+
+def ends_of(found: Sequence[Measured], sign: float, tails: Tails) -> Ends:
+    """Those that ran to their end by their curves' second half (`tails_of`), those of stopped ones guessed as if the
+    gains had been those of other trials."""
+    whole, guessed = _whole(found, tails), _guessed(found, sign)
     complete = np.array([m.complete for m in found])
     return Ends(np.where(complete, whole.value, guessed.value), whole.covariance + guessed.covariance, whole.last_round)
 
 
-def _whole(found: Sequence[Measured]) -> Ends:
+def _whole(found: Sequence[Measured], tails: Tails) -> Ends:
     """Of those that ran to their end; the last value and 0 of all others."""
     n, value = len(found), np.array([m.value for m in found])
-    tails = tails_of(found)
-    if len(tails) < LEAST:
+    if len(tails.rounds) < LEAST:
         return Ends(value, np.zeros((n, n)))
-    known = np.array(list(tails))
-    gain = value[known] - [tail.mean() for tail in tails.values()]
+    known = np.array(list(tails.rounds))
+    gain = value[known] - [tail.mean() for tail in tails.rounds.values()]
     total = float(gain.var(ddof=1))
-    about = float(np.mean([1 - 1 / len(tail) for tail in tails.values()]))
-    noise = min(round_noise(list(tails.values())) * about, total)
+    about = float(np.mean([1 - 1 / len(tail) for tail in tails.rounds.values()]))
+    noise = min(tails.noise * about, total)
     if noise == 0:
         return Ends(value, np.zeros((n, n)))
     weight = 1 - noise / total
@@ -101,35 +114,26 @@ def _whole(found: Sequence[Measured]) -> Ends:
     covariance = np.zeros((n, n))
     covariance[np.ix_(known, known)] = (1 - weight) ** 2 * total / len(known)
     alike: dict[object, list[int]] = {}
-    for place in tails:
+    for place in tails.rounds:
         alike.setdefault(found[place].configuration, []).append(place)
     for places in alike.values():
         covariance[np.ix_(places, places)] += weight * (1 - weight) * total
     for place, m in enumerate(found):
-        if m.complete and place not in tails:
+        if m.complete and place not in tails.rounds:
             covariance[place, place] = last_round
     return Ends(value, covariance, last_round)
 
 
-def tails_of(found: Sequence[Measured]) -> dict[int, Floats]:
-    """By place the rounds after the half of a curve, of those that ran to their end and have at least `LEAST`."""
-    tails = {}
-    for place, m in enumerate(found):
-        tail = np.array(known_rounds(m, after=max(m.curve, default=0) / 2))
-        if m.complete and len(tail) >= LEAST:
-            tails[place] = tail
-    return tails
+def tails_of(found: Sequence[Measured]) -> Tails:
+    whole = [(place, m) for place, m in enumerate(found) if m.complete]
+    tails = {place: known_rounds(m, after=max(m.curve, default=0) / 2) for place, m in whole}
+    return Tails({place: np.array(tail) for place, tail in tails.items() if len(tail) >= LEAST})
 
 
 def known_rounds(m: Measured, after: float = 0) -> list[float]:
     """A curve's values in their order, as far as they were measured and the target was reached."""
     rounds = [m.curve[round_] for round_ in sorted(m.curve) if round_ > after]
     return [value for value in rounds if math.isfinite(value) and not is_unreached(value)]
-
-
-def round_noise(tails: Sequence[Floats]) -> float:
-    """τ², the variance of rounds about a line through each of these tails."""
-    return sum(map(_about_a_line, tails)) / sum(len(tail) - 2 for tail in tails)
 
 
 def _about_a_line(tail: Floats) -> float:

@@ -303,10 +303,12 @@ def posterior(found: Federations, prior: Prior = FLAT) -> Posterior:
     last_round = found.last_round / spread**2
     free = n - int(np.linalg.matrix_rank(found.shares)) if prior.absolute else 0
 
+    single = {noise: noise * alone + added for noise in prior.noises}
+
     def solver(kernel: _Kernel, noise: float) -> Callable[[float], _Solved]:
         if not same_seeds:
             return lambda shared: _Solved(y, kernel, noise, shared, shared * together + noise * alone + added)
-        return partial(_Solved(y, kernel, noise, 0.0, noise * alone + added).widened, float(together[0, 0]))
+        return partial(_Solved(y, kernel, noise, 0.0, single[noise]).widened, float(together[0, 0]))
 
     solved, kernels = [], _kernels(found, known, cliffs, prior)
     for kernel in kernels:
@@ -335,55 +337,77 @@ def _kernels(found: Federations, known: Floats, cliffs: Floats, prior: Prior) ->
     together, ends = [distances(found.points, known)], np.cumsum(found.widths)
     each = [slice(end - width, end) for end, width in zip(ends, found.widths, strict=True)]
     alone = [distances(found.points[:, one], known[:, one]) for one in each] if len(each) > 1 else []
+    pairs = _Pairs(found.configuration)
+    kinds = [(together, pairs.among(together), found.points.shape[1])]
+    kinds += [(alone, pairs.among(alone), 1)] if alone else []
     kernels = []
     for length, weight in prior.lengths.items():
-        kinds = [(together, found.points.shape[1]), *([(alone, 1)] if length and alone else [])]
-        for apart, parameters in kinds:
+        these = kinds if length else kinds[:1]
+        for apart, near, parameters in these:
             kernel = partial(matern, length=length, parameters=parameters)
-            kernels.append(_Kernel(length, weight / len(kinds), apart, kernel, cliffs, found.configuration))
+            kernels.append(_Kernel(length, weight / len(these), apart, near, kernel, cliffs, pairs))
     return kernels
+
+
+class _Pairs:
+    """The p pairs of configurations that have values, each once: a kernel is the same either way."""
+
+    def __init__(self, configuration: NDArray[np.int64]) -> None:
+        self.configuration, self._places = configuration, np.tril_indices(int(configuration.max()) + 1)
+        higher = np.maximum.outer(configuration, configuration)
+        #: (n, n): of every two values the pair of their configurations.
+        self.of = higher * (higher + 1) // 2 + np.minimum.outer(configuration, configuration)
+        self.same = np.flatnonzero(self._places[0] == self._places[1])
+
+    def among(self, apart: Sequence[Floats]) -> list[Floats]:
+        """(p,), of matrices (m, k)."""
+        return [one[self._places] for one in apart]
 
 
 @dataclass(frozen=True)
 class _Kernel:
     """What the means of m configurations have in common, in multiples of v: a length's, its weight before anything was
-    seen, and the distances (m, k) from the first k of them, of which kernels are a mean. Most turn out to weigh next to
-    nothing, so what the others have in common with the k is computed where it is asked for."""
+    seen, and the distances (m, k) from the first k of them, of which kernels are a mean; `near` (p,): those of `pairs`.
+    Most turn out to weigh next to nothing, so what is not between values is computed where it is asked for."""
 
     length: float
     weight: float
     apart: Sequence[Floats]
+    near: Sequence[Floats]
     of: Callable[[Floats], Floats]
     cliffs: Floats
-    configuration: NDArray[np.int64]
+    pairs: _Pairs
+
+    @cached_property
+    def here(self) -> Floats:
+        """(n, n), between the configurations of the values."""
+        same = self.pairs.same
+        found = self._mean(self.near) if self.length else np.zeros(self.near[0].shape)
+        found[same] = (found[same] if self.length else 1.0) + self.cliffs[: len(same)]
+        return found[self.pairs.of]
 
     @cached_property
     def known(self) -> Floats:
         """(k, k)"""
         count = self.apart[0].shape[1]
-        return self._mean(slice(count)) + np.diag(self.cliffs[:count])
-
-    @cached_property
-    def here(self) -> Floats:
-        """(n, n), between the configurations of the values."""
-        return self.known[np.ix_(self.configuration, self.configuration)]
+        return self._mean([one[:count] for one in self.apart]) + np.diag(self.cliffs[:count])
 
     @cached_property
     def signal(self) -> Floats:
         """(m, k)"""
-        others = slice(len(self.known), None)
-        return np.vstack([self.known, self._mean(others) if self.length else np.zeros_like(self.apart[0][others])])
+        others = [one[len(self.known) :] for one in self.apart]
+        return np.vstack([self.known, self._mean(others) if self.length else np.zeros_like(others[0])])
 
     @cached_property
     def cross(self) -> Floats:
         """(m, n), with the configuration of each value."""
-        return self.signal[:, self.configuration]
+        return self.signal[:, self.pairs.configuration]
 
-    def _mean(self, rows: slice) -> Floats:
-        found = self.of(self.apart[0][rows])
-        for one in self.apart[1:]:
-            found += self.of(one[rows])
-        return found / len(self.apart)
+    def _mean(self, apart: Sequence[Floats]) -> Floats:
+        found = self.of(apart[0])
+        for one in apart[1:]:
+            found += self.of(one)
+        return found / len(apart)
 
 
 def _marginal(weights: Floats, lengths: Sequence[float], prior: Prior) -> Prior:
@@ -448,7 +472,8 @@ class _Solved:
 
         n = len(y)
         self._kernel, self._noise, self._shared, self._wider = kernel, noise, shared, 0.0
-        self._factor, broken = dpotrf(kernel.here + rest, lower=True)
+        # It is symmetric: turned over it lies as LAPACK wants it, and is not copied.
+        self._factor, broken = dpotrf((kernel.here + rest).T, lower=True, clean=False, overwrite_a=True)
         if broken:
             raise np.linalg.LinAlgError("the covariance of the values is not positive definite")
         both, _ = dpotrs(self._factor, np.column_stack([y, np.ones(n)]), lower=True)
@@ -495,7 +520,7 @@ def distances(points: Floats, others: Floats) -> Floats:
 
 def matern(apart: Floats, length: float, parameters: int) -> Floats:
     """(m, k): the Matérn 5/2 kernel of variance 1 at these distances from the first of m points in the unit cube of so
-    many `parameters`, d; `length` is a multiple of √d. 0: identity."""
+    many `parameters`, d; `length` is a multiple of √d. 0: identity. Or (p,), at distances one by one, but not of 0."""
     if length == 0:
         return np.eye(*apart.shape)
     z = np.sqrt(5.0) * apart / (length * np.sqrt(max(parameters, 1)))  # without a parameter all are one point

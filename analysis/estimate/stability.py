@@ -17,19 +17,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.estimate.ends import LEAST, Measured, known_rounds, round_noise, tails_of
+from analysis.estimate.ends import LEAST, Measured, Tails, known_rounds
 
 #: Standard deviations of a round's scatter that a fall exceeds. The best of ten level rounds is 1.5 above their mean.
 SCATTER = 4.0
 
 
-def unstable(found: Sequence[Measured]) -> list[Measured]:
-    """Those that are, in their order; none where fewer than `LEAST` curves ran to their end."""
-    tails = tails_of(found)
-    if len(tails) < LEAST:
+def unstable(found: Sequence[Measured], tails: Tails) -> list[Measured]:
+    """Those that are, in their order; none where fewer than `LEAST` curves ran to their end (`tails_of`)."""
+    if len(tails.rounds) < LEAST:
         return []
     spread = float(np.std([m.value for m in found if m.complete]))
-    least = max(SCATTER * round_noise(list(tails.values())) ** 0.5, spread)
+    least = max(SCATTER * tails.noise**0.5, spread)
     return [m for m in found if _falls(m, least)]
 
 

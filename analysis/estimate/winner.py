@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.estimate.coordinates import coordinates, widths
-from analysis.estimate.ends import Measured, ends_of
+from analysis.estimate.ends import Measured, ends_of, tails_of
 from analysis.estimate.posterior import Federations, Floats, Posterior, averaged, on_one_thread, posterior
 from analysis.estimate.prior import FLAT, Prior
 from analysis.estimate.stability import unstable
@@ -193,7 +193,8 @@ def standing(
             place[key] = len(points)
             points.append((trial.params, trial.distributions))
     under_way = tuple(place[configuration(trial)] for trial in running)
-    ends, fallen = ends_of(found, sign), unstable(found)
+    tails = tails_of(found)
+    ends, fallen = ends_of(found, sign, tails), unstable(found, tails)
     federations = Federations(
         coordinates([*points, *candidates]),
         np.array([place[m.configuration] for m in found]),

@@ -57,25 +57,12 @@ def spread(space: Space, seed: int, number: int) -> dict[str, Value]:
     return drawn(space, option, lambda dimension: at(dimension, unit[dimension.key]))
 
 
-def ends(dimension: Dimension) -> tuple[float, float]:
-    """The interval whose numbers are drawn. Half a step is added at both ends, so that rounding to steps gives the
-    first and the last one as much room as the others."""
-    assert dimension.low is not None and dimension.high is not None
-    step = dimension.step or (1 if dimension.parameter.kind == "integer" else 0)
-    return dimension.low - step / 2, dimension.high + step / 2
-
-
-def scaled(dimension: Dimension, value: float) -> float:
-    """The value on the scale that it is searched on."""
-    return math.log(value) if dimension.log else value
-
-
 def at(dimension: Dimension, unit: float) -> Value:
     """The value of the dimension nearest to the unit coordinate."""
     if dimension.only and dimension.grid:
         return dimension.grid[min(int(unit * len(dimension.grid)), len(dimension.grid) - 1)]
     assert dimension.low is not None and dimension.high is not None
-    low, high = (scaled(dimension, end) for end in ends(dimension))
+    low, high = dimension.drawn_from
     place = low + unit * (high - low)
     value = min(max(math.exp(place) if dimension.log else place, dimension.low), dimension.high)
     if dimension.parameter.kind == "real" and dimension.step is None:

@@ -8,7 +8,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState
 
-from analysis.estimate.ends import Measured, ends_of
+from analysis.estimate.ends import Measured, ends_of, tails_of
 from analysis.estimate.winner import estimate, standing
 from search_spaces.metrics import UNREACHED
 from tests.trials import frozen_trial
@@ -41,7 +41,7 @@ def measured(*trials, sign=1.0):
 
 
 def told(found, sign):
-    ends = ends_of(found, sign)
+    ends = ends_of(found, sign, tails_of(found))
     return ends.value, ends.covariance, ends.last_round
 
 
@@ -131,8 +131,8 @@ def test_who_was_stopped_for_bad_luck_does_not_pull_the_winner_down(rounds, monk
     assert abs(np.mean([one.mean for one in said]) - 0.6) < 0.04
     assert sum(one.low <= 0.6 <= one.high for one in said) >= 7
 
-    def alone(found, sign):
-        ends = ends_of(found, sign)
+    def alone(found, sign, tails):
+        ends = ends_of(found, sign, tails)
         return dataclasses.replace(ends, covariance=np.diag(np.diag(ends.covariance)))
 
     monkeypatch.setattr("analysis.estimate.winner.ends_of", alone)

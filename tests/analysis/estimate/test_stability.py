@@ -9,7 +9,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
 from analysis.estimate import estimate, sentences, standing, winner
-from analysis.estimate.ends import Measured
+from analysis.estimate.ends import Measured, tails_of
 from analysis.estimate.stability import unstable
 from tests.analysis.estimate.test_ends import noisy_search
 from tests.trials import frozen_trial
@@ -43,7 +43,7 @@ def test_a_cliff_among_good_neighbours_does_not_ruin_the_estimate(monkeypatch):
         "Trial 4 is unstable, far below an earlier round of the same trial: what such a trial ended with says nothing "
         "of configurations near it." in sentences(said, str)
     )
-    monkeypatch.setattr(winner, "unstable", lambda found: [])
+    monkeypatch.setattr(winner, "unstable", lambda found, tails: [])
     ruined = estimate(standing(cliff(), 1.0), ends=(0.0, 1.0))
     assert abs(ruined.mean - 0.805) > 0.05 and ruined.high - ruined.low > 0.5
 
@@ -59,7 +59,7 @@ def test_without_a_cliff_nothing_changes_for_the_worse(monkeypatch):
         return regret, np.mean([one.high - one.low for one in said]), sum(len(one.unstable) for one in said)
 
     regret, width, count = told()
-    monkeypatch.setattr(winner, "unstable", lambda found: [])
+    monkeypatch.setattr(winner, "unstable", lambda found, tails: [])
     before, width_before, _ = told()
     assert count <= 8 and regret <= before + 1e-3 and width <= 1.02 * width_before
 
@@ -77,6 +77,10 @@ def curve(*values, complete=True, configuration=()):
 STEADY = [curve(*(end * k / 6 for k in range(1, 7))) for end in (0.4, 0.6, 0.8)]
 
 
+def falling(found):
+    return unstable(found, tails_of(found))
+
+
 @pytest.mark.parametrize(
     ("values", "falls"),
     [
@@ -89,18 +93,18 @@ STEADY = [curve(*(end * k / 6 for k in range(1, 7))) for end in (0.4, 0.6, 0.8)]
     ],
 )
 def test_which_falls_are_far(values, falls):
-    assert unstable([*STEADY, curve(*values)]) == ([curve(*values)] if falls else [])
+    assert falling([*STEADY, curve(*values)]) == ([curve(*values)] if falls else [])
 
 
 def test_a_fall_within_what_rounds_scatter_is_none():
     """Fifty level curves with noise of 0.1: by chance many end more than half below their best round."""
     rng = np.random.default_rng(3)
     level = [curve(*values) for values in (0.5 + 0.1 * rng.standard_normal((50, 8))).tolist()]
-    assert len(unstable(level)) <= 5
-    assert unstable([*level, curve(0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.2)])[-1].value == 0.2
+    assert len(falling(level)) <= 5
+    assert falling([*level, curve(0.1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.2)])[-1].value == 0.2
 
 
 def test_stopped_trials_may_be_unstable_and_few_curves_tell_nothing():
     fell = curve(0.1, 0.9, 0.1, complete=False)
-    assert unstable([*STEADY, fell]) == [fell]
-    assert unstable([*STEADY[:2], fell]) == [] and unstable([]) == []
+    assert falling([*STEADY, fell]) == [fell]
+    assert falling([*STEADY[:2], fell]) == [] and falling([]) == []

@@ -10,7 +10,7 @@ from optuna.trial import TrialState, create_trial
 
 from analysis.estimate import Estimate, ahead, ahead_sentence, estimate, sentences, standing, verdict, winner
 from analysis.estimate.coordinates import coordinates, widths
-from analysis.estimate.ends import ends_of
+from analysis.estimate.ends import ends_of, tails_of
 from analysis.estimate.posterior import Federations, Part, Posterior, posterior
 from analysis.estimate.prior import FLAT
 from analysis.estimate.winner import missed_target
@@ -170,7 +170,8 @@ def test_the_model_is_told_what_runs_and_what_is_asked(told):
         trials(*[(0.1, 0.0)] * n, (lr, [], TrialState.RUNNING))[-1] for n, lr in ((4, 0.06), (5, 0.02), (6, 0.06))
     ]
     found = standing(trials(*SWAYING), 1.0, candidates=[({"lr": 0.09}, LR)], running=running)
-    (federations, _), sway = told[0], ends_of(seen_by(SWAYING), 1.0).last_round
+    seen = winner._measured(trials(*SWAYING), 1.0, {})
+    (federations, _), sway = told[0], ends_of(seen, 1.0, tails_of(seen)).last_round
     assert federations.running == found.running == (4, 1, 4) and found.candidates == (5,)
     np.testing.assert_array_equal(
         federations.points, coordinates([({"lr": lr}, LR) for lr in (0.01, 0.02, 0.03, 0.04, 0.06, 0.09)])
@@ -180,11 +181,6 @@ def test_the_model_is_told_what_runs_and_what_is_asked(told):
     assert told[1][0].asked == 0 and told[1][0].widths == (1,)
     standing(trials(*SWAYING), 1.0)
     assert told[2][0].widths == () and told[2][0].asked == 0 and told[2][0].running == ()
-
-
-def seen_by(given):
-    """What the model sees of trials of one seed that ran to their end."""
-    return winner._measured(trials(*given), 1.0, {})
 
 
 def test_a_last_value_is_that_of_the_last_round_of_a_seed_and_of_the_first_objective(told):
@@ -276,7 +272,7 @@ def test_of_more_than_the_model_reads_those_that_ended_are_read_and_the_best_of_
 
 def test_a_stopped_trial_counts_with_its_last_value(monkeypatch):
     seen = []
-    monkeypatch.setattr(winner, "ends_of", lambda found, sign: (seen.extend(found), ends_of(found, sign))[1])
+    monkeypatch.setattr(winner, "ends_of", lambda found, *more: (seen.extend(found), ends_of(found, *more))[1])
     standing(trials((0.01, 0.5), (0.02, 0.6), (0.03, [0.1, 0.4, 0.3], TrialState.PRUNED)), 1.0)
     assert [(m.trial.number, m.value, m.complete) for m in seen] == [(0, 0.5, True), (1, 0.6, True), (2, 0.3, False)]
 

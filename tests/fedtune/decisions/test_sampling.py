@@ -9,7 +9,7 @@ import random
 import pytest
 from scipy.stats import chisquare, kstest, qmc
 
-from fedtune.decisions.sampling import drawn, ends, generator, spread, uniform
+from fedtune.decisions.sampling import drawn, generator, spread, uniform
 from search_spaces.dimension import Dimension
 from search_spaces.parameter import Parameter
 from search_spaces.space import Space
@@ -34,7 +34,7 @@ def test_the_ends_have_as_much_room_as_what_lies_between(
     kind: str, step: float | None, expected: tuple[float, float]
 ) -> None:
     parameter = Parameter("x", kind, 1, "", low=0, high=9)
-    assert ends(Dimension(parameter, 1, 4, step=step)) == expected
+    assert Dimension(parameter, 1, 4, step=step).drawn_from == expected
 
 
 def test_a_parameter_is_drawn_before_the_next_one_and_those_of_its_option_at_last() -> None:
