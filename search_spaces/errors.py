@@ -83,13 +83,17 @@ class Shown(str):
     """A `got` that is printed as it stands instead of as a Python literal."""
 
 
+def closest(word: str, known: Iterable[str]) -> str:
+    """`Did you mean 'alpha'?`, or nothing where nothing is close."""
+    close = get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else ""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`Did you mean 'alpha'?`, or the whole list where nothing is close, in it names of several words in quotes."""
     names = sorted(known)
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"Known: {', '.join(repr(name) if ' ' in name else name for name in names)}."
+    listed = ", ".join(repr(name) if " " in name else name for name in names)
+    return closest(word, names) or f"Known: {listed}."
 
 
 def unknown(kind: str, word: str, known: Iterable[str], where: str = "") -> str:

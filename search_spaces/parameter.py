@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from search_spaces.errors import UserError, nearest, sentence, unknown
+from search_spaces.errors import UserError, closest, sentence, unknown
 
 #: What a switch may be written as, on a command line or in a file.
 SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -122,7 +122,7 @@ class Parameter:
             value = int(number) if valid and self.kind == "integer" else number
             valid = valid and (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
         if not valid:
-            hint = nearest(str(raw), self.options) if self.kind == "choice" else ""
+            hint = closest(str(raw), self.options) if self.kind == "choice" else ""
             raise UserError(sentence(self.key, self.must(), raw, where, hint))
         return value
 

@@ -22,7 +22,7 @@ from typing import Any
 from search_spaces import cost
 from search_spaces.dimension import Dimension, on_step, reachable
 from search_spaces.documents import Document, Node
-from search_spaces.errors import Shown, UserError, nearest, sentence, unknown
+from search_spaces.errors import Shown, UserError, closest, sentence, unknown
 from search_spaces.parameter import Parameter, Value, canonical
 
 #: What an entry about a number may say.
@@ -113,7 +113,7 @@ def read_dimension(reader: Reader, parameter: Parameter, node: Node) -> Dimensio
     for key, item in node.items.items():
         if key not in allowed:
             takes = (
-                f"It takes {', '.join(allowed)}. {nearest(key, allowed)}"
+                f"It takes {', '.join(allowed)}. {closest(key, allowed)}".rstrip()
                 if allowed
                 else "It is true or false; write {}."
             )
@@ -358,7 +358,7 @@ def _condition_list(reader: Reader, parameter: Parameter, node: Node) -> Node | 
                 where = reader.document.at_key(item)
                 reader.problems.append(
                     f"Unknown key {key!r} of {parameter.key} under `vary` ({where}). A condition is a list of values: "
-                    f"{parameter.key}: [...]. {nearest(key, (form,))}".rstrip()
+                    f"{parameter.key}: [...]. {closest(key, (form,))}".rstrip()
                 )
         node = node.items.get(form, node)
     if not node.is_list or not node.elements:

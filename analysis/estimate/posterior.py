@@ -382,9 +382,10 @@ class _Kernel:
     def here(self) -> Floats:
         """(n, n), between the configurations of the values."""
         same = self.pairs.same
-        found = self._mean(self.near) if self.length else np.zeros(self.near[0].shape)
-        found[same] = (found[same] if self.length else 1.0) + self.cliffs[: len(same)]
-        return found[self.pairs.of]
+        kernel = self._mean(self.near) if self.length else np.zeros(self.near[0].shape)
+        kernel[same] = (kernel[same] if self.length else 1.0) + self.cliffs[: len(same)]
+        found: Floats = kernel[self.pairs.of]
+        return found
 
     @cached_property
     def known(self) -> Floats:

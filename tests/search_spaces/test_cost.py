@@ -76,7 +76,7 @@ def test_a_mark_is_a_part_of_the_cost(tmp_path: Path, declared: Declared, writte
         ),
         (
             "  merge_op: {options: [mul, add], cost: 0.5}\n",
-            "Unknown key 'cost' of merge_op (space.yaml, line 3). It takes options. Known: options.",
+            "Unknown key 'cost' of merge_op (space.yaml, line 3). It takes options.",
         ),
         (
             "  kind: {options: {a: {width: {cost: 0.5}}, c: }}\n",

@@ -64,7 +64,7 @@ def test_taken(declared: dict[str, Parameter], key: str, raw: Any, value: Any) -
         ("open", "x", "open must be a number, got 'x' (here)."),
         ("use_ema", 1, "use_ema must be true or false, got 1 (here)."),
         ("merge_op", "addd", "merge_op must be one of mul, add, none, got 'addd' (here). Did you mean 'add'?"),
-        ("merge_op", "a. b", "merge_op must be one of mul, add, none, got 'a. b' (here). Known: add, mul, none."),
+        ("merge_op", "a. b", "merge_op must be one of mul, add, none, got 'a. b' (here)."),
         ("dataset", "", "dataset must be a name or a path, got '' (here)."),
         ("dataset", 3, "dataset must be a name or a path, got 3 (here)."),
         ("dataset", ["a"], "dataset must be a name or a path, got ['a'] (here)."),

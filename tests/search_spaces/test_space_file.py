@@ -108,7 +108,7 @@ metric: accuracy
         "low of rate must be at most its high, 0.1, got 0.2 (space.yaml, line 6).",
         "grid of rho must be a whole number in [0, 100], got 2.5 (space.yaml, line 7).",
         "grid of rho must be a whole number in [0, 100], got 500 (space.yaml, line 7).",
-        "merge_op must be one of mul, add, none, got 'sub' (space.yaml, line 8). Known: add, mul, none.",
+        "merge_op must be one of mul, add, none, got 'sub' (space.yaml, line 8).",
         "'mul' is listed twice for merge_op (space.yaml, line 8). Remove one.",
         "Unknown key 'low' of use_ema (space.yaml, line 9). It is true or false; write {}.",
         "dataset is a text and cannot be searched (space.yaml, line 10). Put it under `fix`.",

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces.errors import Shown, UserError, nearest, sentence
+from search_spaces.errors import Shown, UserError, closest, nearest, sentence
 from search_spaces.files import given
 from trainables.data import cache, own, own_table
 from trainables.data.dataset import Dataset, Raw
@@ -106,7 +106,7 @@ def _label(asked: str | None, classes: list[str], columns: Iterable[str], where:
     if asked is None and len(classes) == 1:
         return classes[0]
     if asked is None or asked not in columns:
-        fix = f"Its columns are {', '.join(columns)}. {nearest(asked or '', columns)}".strip()
+        fix = f"Its columns are {', '.join(columns)}. {closest(asked or '', columns)}".strip()
         raise UserError(sentence("label", "the column that holds the classes", asked or Shown("none"), where, fix))
     return asked
 
