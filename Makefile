@@ -7,7 +7,7 @@
 # make durations   set up, run all tests, or TESTS=..., and record which are slow (tests/durations.txt)
 # make golden BASE=REVISION   set up, make runs of every command with that revision and with this checkout: bit for bit the same records? Up to ten minutes for each of the two, on two busy cores
 # make mutants   set up, make small wrong steps in the code one by one: some test must fail for each; hours on two idle cores
-# make mutants SAMPLE=60   the same for a seeded sample, and for as many of the list of wrong steps that replays must notice; a few minutes
+# make mutants SAMPLE=40   the same for a seeded sample, and for as many of the list of wrong steps that replays must notice; a few minutes
 # make mutants WRITTEN=1   that list alone; two minutes
 # make faults  set up, kill, fill, cut and damage searches in every way of docs/faults.md; 27 to 41 minutes on two busy cores
 # make faults SEED=7   the same random moments again; ONLY="killed" tries the faults whose names hold a word
