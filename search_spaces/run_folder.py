@@ -99,9 +99,9 @@ and `fedtune reproduce` another one:
       numbers.csv          a line for each number of the paper and ours
       table.tex, .md, .csv of a table: ours in the paper's layout
 
-Metrics stand in `rounds.jsonl` and nowhere else, whatever became of the trial: it is written first, by the trial
-itself, so it is there for a trial that runs, was stopped, failed, or whose driver was killed before the study was told.
-The study holds the objectives by round, by which trials are proposed, stopped and chosen.
+Metrics stand in `rounds.jsonl`, whatever became of the trial: it is written first, by the trial itself, so it is there
+for a trial that runs, was stopped, failed, or whose driver was killed before the study was told. Of these the study
+holds the objectives by round as well, by which trials are proposed, stopped and chosen; the two are not compared.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ def pages() -> dict[str, str]:
     parts = [part for name in group.list_commands(context) for part in _command(name, group.get_command(context, name))]
     lead = (
         "What `fedtune COMMAND --help` prints. Results go to stdout and progress to stderr. Exit codes: 0 done, "
-        "1 failed, 2 something you can mend, 130 interrupted and resumable."
+        "1 failed, 2 something you can mend, 3 to be resumed after something outside of it failed, 130 interrupted and "
+        "resumable."
     )
     return {"reference/commands.md": page("Command line", lead, *parts)}
 
